@@ -1,0 +1,1 @@
+"""The swarm server: HTTP front, service, tracking, journal, and engines in child processes."""
