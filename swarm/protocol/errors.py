@@ -14,6 +14,7 @@ Tree::
     ├── RewardError            422  a reward that is not a finite number
     ├── QueueFull              429  too many held calls; the only answer an SDK should retry
     ├── EngineFailed           503  the engine process is gone and could not be brought back
+    ├── JournalFailed          500  the journal's file cannot be written or read; nothing was acknowledged
     └── ServerUnreachable      (client side only) no answer within the deadline
 
 The server maps these to the OpenAI error envelope plus ``code`` and ``hint``; the client raises the same class back.
@@ -21,7 +22,7 @@ The server maps these to the OpenAI error envelope plus ``code`` and ``hint``; t
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 
 class SwarmError(Exception):
@@ -137,6 +138,13 @@ class EngineFailed(SwarmError):
     status = 503
 
 
+class JournalFailed(SwarmError):
+    """The journal's file is locked, full, read-only or damaged; what was asked for was not recorded and not acknowledged."""
+
+    code = "journal_failed"
+    status = 500
+
+
 class ServerUnreachable(SwarmError):
     """The client got no answer from the server before its deadline."""
 
@@ -151,10 +159,17 @@ def _tree(cls: type[SwarmError]) -> dict[str, type[SwarmError]]:
     return found
 
 
-def error_from_envelope(body: Any, status: int) -> SwarmError:
+def error_from_envelope(body: object, status: int) -> SwarmError:
     """Rebuild the server's error from its wire form; an unknown shape becomes a plain ``SwarmError``."""
-    error: dict[str, Any] = body.get("error", {}) if isinstance(body, dict) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    error = _mapping(_mapping(body).get("error"))
     cls = _tree(SwarmError).get(str(error.get("type", "")), SwarmError)
-    message = str(error.get("message") or f"The server answered HTTP {status} without an error body.")
-    details = error.get("details") or {}
-    return cls(message, hint=str(error.get("hint") or ""), **{str(k): v for k, v in details.items()})
+    message = str(
+        error.get("message") or f"The server answered HTTP {status} without an error body."
+    )
+    return cls(message, hint=str(error.get("hint") or ""), **_mapping(error.get("details")))
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {}
+    return {str(key): item for key, item in cast("dict[Any, Any]", value).items()}

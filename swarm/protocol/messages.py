@@ -202,6 +202,10 @@ class StepMetrics(Message):
     front_cpu_s: float | None
     finished_at: float
     """Unix seconds."""
+    rolled_back: str = ""
+    """Why the engine undid this update (``updated`` is then False); empty = it did not."""
+    eval_round: str = ""
+    """The gated eval round before this step: ``closed``, ``incomplete`` or ``missed``; empty = not gated."""
 
 
 class CallRecord(Message):

@@ -11,7 +11,9 @@ class EngineState(StrEnum):
     OFFLINE = "OFFLINE"  # no model; config can be set
     BOOTING = "BOOTING"  # child process starts, loads weights, replays the journal
     ROLLING = "ROLLING"  # grants and calls are served
-    ROLLING_POST = "ROLLING_POST"  # the batch is complete; open train episodes may end, no new train grant
+    ROLLING_POST = (
+        "ROLLING_POST"  # the batch is complete; open train episodes may end, no new train grant
+    )
     WEIGHT_SYNCING = "WEIGHT_SYNCING"  # the optimizer moves; calls are held
     TRAINED = "TRAINED"  # stop_at_step reached; weights frozen, eval goes on
 

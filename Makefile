@@ -1,0 +1,49 @@
+# The one list of commands. CI calls these targets too.
+VENV ?= .venv
+# A pytest mark expression: what `make test` runs. `make test MARKS="not slow"` is the quick one.
+MARKS ?= not live and not gpu
+# More arguments for pytest, e.g. make test ARGS="-k journal -x"
+ARGS ?=
+
+BIN := $(VENV)/bin
+export VENV
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint types bench docs constraints clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: ## create .venv and install everything (instant when nothing changed)
+	@bash scripts/setup.sh
+
+demo: setup ## run the example campaign and verify its report
+	@bash scripts/demo.sh
+
+test: setup ## all tests that need neither a GPU nor a paid model
+	@bash scripts/test.sh -m "$(MARKS)" $(ARGS)
+
+test-all: setup ## the tests that need a GPU or a paid model too
+	@bash scripts/test.sh $(ARGS)
+
+lint: setup ## style, format and the arrows between packages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: setup ## pyright, strict where pyproject.toml says so
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: setup ## the benchmarks that need no GPU; results go to benchmarks/results/
+	@bash scripts/bench.sh $(ARGS)
+
+docs: setup ## build the documentation site into build/site/
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+constraints: ## resolve all requirements afresh and rewrite constraints.txt
+	@bash scripts/constraints.sh
+
+clean: ## remove .venv and caches; campaigns in .a3r/ and reports/ stay
+	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

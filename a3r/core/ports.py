@@ -1,0 +1,72 @@
+"""Protocols that keep the outside world replaceable: clocks, terminals, the hub as a worker sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from a3r.core.wire import (
+    AttemptSpec,
+    ClaimRequest,
+    EvalRound,
+    EventsRequest,
+    FinishReport,
+    HeartbeatReply,
+    HeartbeatRequest,
+    LogChunk,
+    StepsRequest,
+    WorkerRegistration,
+    WorkerWelcome,
+)
+
+
+class Clock(Protocol):
+    """Wall clock and monotonic clock, both in seconds."""
+
+    def time(self) -> float:
+        """Unix seconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        ...
+
+
+class Terminal(Protocol):
+    """Where a person looks (tmux). Truth is never kept here: every method may fail without harm to the run."""
+
+    def available(self) -> bool:
+        """False when there is no terminal multiplexer."""
+        ...
+
+    def open_window(
+        self, session: str, name: str, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]
+    ) -> bool:
+        """Run ``argv`` in a new window; False when that was not possible (the caller then starts it directly)."""
+        ...
+
+    def close_session(self, session: str) -> None:
+        """Close the session's windows; a missing session is fine."""
+        ...
+
+    def attach_argv(self, session: str) -> list[str]:
+        """The command that a person runs to attach."""
+        ...
+
+
+class Hub(Protocol):
+    """The hub as a worker sees it; ``a3r.worker.hub_client`` over HTTP, a fake in ``a3r.testing``.
+
+    Methods raise ``HubUnreachable`` (try later, nothing is lost) or ``Conflict`` (fencing token is stale: stop the attempt).
+    """
+
+    def register(self, request: WorkerRegistration) -> WorkerWelcome: ...
+    def claim(self, request: ClaimRequest) -> AttemptSpec | None: ...
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply: ...
+    def events(self, attempt_id: str, request: EventsRequest) -> None: ...
+    def steps(self, attempt_id: str, request: StepsRequest) -> None: ...
+    def evals(self, attempt_id: str, request: EvalRound) -> None: ...
+    def logs(self, attempt_id: str, request: LogChunk) -> None: ...
+    def finish(self, attempt_id: str, request: FinishReport) -> None: ...
+    def artifact(self, sha256: str) -> bytes: ...

@@ -1,0 +1,181 @@
+"""What a worker and the hub say to each other (``/worker/v1/...``), and what the CLI asks (``/api/v1/...``).
+
+Worker and leader meet only here. Unknown fields are tolerated; every write carries the attempt's fencing token.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from a3r.core.types import AttemptState, FailureClass
+
+
+class Message(BaseModel):
+    """A wire message."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class WorkerRegistration(Message):
+    """``POST /worker/v1/register``. Safe to repeat; the same id is the same worker restarted."""
+
+    worker_id: str
+    host: str
+    pid: int
+    slots: int = Field(ge=0)
+    """Attempts at once; a person can set it, the default is the number of CPU cores (at least 1) or GPUs."""
+    inventory: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+class WorkerWelcome(Message):
+    """Answer to registration."""
+
+    worker_id: str
+    heartbeat_s: float
+    lease_s: float
+    hub_epoch: str
+    """Changes when the daemon restarts."""
+
+
+class ClaimRequest(Message):
+    """``POST /worker/v1/claim``: long-polled up to ``wait_s`` seconds."""
+
+    worker_id: str
+    free_slots: int
+    wait_s: float = 10.0
+
+
+class AttemptSpec(Message):
+    """Everything that a worker needs to run one attempt."""
+
+    attempt_id: str
+    run_id: str
+    campaign_id: str
+    label: str
+    """Short human name, e.g. ``s1-b16-cap10 seed 3``."""
+    ordinal: int
+    nonce: str
+    fencing_token: int
+    lease_s: float
+    seed: int
+    blueprint: dict[str, Any]
+    """``a3r.blueprints.model.Blueprint`` as JSON."""
+    client_artifact: str
+    """sha256 of a tar of the client folder, fetched from ``GET /worker/v1/artifacts/{sha256}``."""
+
+
+class ClaimReply(Message):
+    """None = nothing to do."""
+
+    attempt: AttemptSpec | None = None
+
+
+class AttemptReport(Message):
+    """One attempt's line in a heartbeat."""
+
+    attempt_id: str
+    fencing_token: int
+    state: AttemptState
+    step: int | None = None
+    detail: str = ""
+    """What it is doing, in words."""
+
+
+class HeartbeatRequest(Message):
+    """``POST /worker/v1/heartbeat``: renews the leases of the attempts listed; held up to ``wait_s`` for commands."""
+
+    worker_id: str
+    attempts: list[AttemptReport]
+    wait_s: float = 0.0
+
+
+class Command(Message):
+    """What the hub wants of a worker."""
+
+    kind: Literal["stop_attempt", "forget_attempt"]
+    attempt_id: str
+    reason: str = ""
+
+
+class HeartbeatReply(Message):
+    """Commands are repeated until the attempt is terminal, so a lost reply costs nothing."""
+
+    commands: list[Command] = Field(default_factory=list[Command])
+    hub_epoch: str = ""
+
+
+class EventReport(Message):
+    """One event of an attempt; ``seq`` counts from 0 per attempt and makes a repeat harmless."""
+
+    seq: int
+    at: float
+    actor: str
+    """``worker``, ``server``, ``client``, ``evaluator``."""
+    kind: str
+    """e.g. ``process_started``, ``process_exited``, ``client_restarted``, ``first_step``, ``deviation``."""
+    data: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+class EventsRequest(Message):
+    """``POST /worker/v1/attempts/{id}/events``."""
+
+    fencing_token: int
+    events: list[EventReport]
+
+
+class StepsRequest(Message):
+    """``POST /worker/v1/attempts/{id}/steps``: swarm StepMetrics as JSON, keyed by step, repeats are harmless."""
+
+    fencing_token: int
+    steps: list[dict[str, Any]]
+
+
+class EvalItem(Message):
+    """One held-out item of one evaluation round, scored by the sealed evaluator from the server's trace."""
+
+    item_id: str
+    reward: float | None
+    """None = missing (the episode failed); never 0."""
+    policy_version: int | None
+    """The version that every call of the episode used; None if missing or mixed."""
+    calls: int
+    truncated_calls: int
+    reason: str = ""
+
+
+class EvalRound(Message):
+    """``POST /worker/v1/attempts/{id}/evals``: one complete round, keyed by name."""
+
+    fencing_token: int
+    name: str
+    """``initial`` (version 0), ``final``, or ``step-<k>``."""
+    step: int
+    policy_version: int
+    planned: int
+    item_set_hash: str
+    evaluator_hash: str
+    fingerprint: str
+    items: list[EvalItem]
+
+
+class LogChunk(Message):
+    """``POST /worker/v1/attempts/{id}/logs``: raw bytes (base64) at an offset; overlapping repeats are harmless."""
+
+    fencing_token: int
+    name: str
+    """``server``, ``client``, ``evaluator``, ``supervisor``."""
+    offset: int
+    data_b64: str
+
+
+class FinishReport(Message):
+    """``POST /worker/v1/attempts/{id}/finish``. A stale fencing token is answered 409 and the result is not accepted."""
+
+    fencing_token: int
+    outcome: Literal["succeeded", "failed", "cancelled"]
+    failure: FailureClass | None = None
+    reason: str = ""
+    summary: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """seed proven from the server's own record, steps, version, fingerprints, generations, wall and CPU seconds."""

@@ -1,0 +1,64 @@
+"""The ``swarm`` command. Each command lives in its own module and is imported only when it is the one asked for.
+
+A command module offers ``register(app: typer.Typer) -> None`` and adds its command (or its group) to ``app``.
+``swarm --help`` shows the one-line helps below without importing any of them, so it answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import typer
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": ("swarm.cli.serve", "Run a swarm server in the foreground."),
+    "status": ("swarm.cli.status", "Show what a server is doing and who waits for whom."),
+    "config": ("swarm.cli.config", "Show, check or set a server's training configuration."),
+    "exec": ("swarm.cli.exec", "Run any program as one episode, through environment variables."),
+    "debug": (
+        "swarm.cli.debug",
+        "Run a program in one episode that never trains or idles out.",
+    ),
+}
+"""Command -> (module, one-line help), in the order of ``--help``."""
+
+HELP = (
+    "The swarm's command line: a server that trains a model from the episodes run against its OpenAI-compatible URL, "
+    "and the tools around it. Exit codes: 0 done, 1 the server or the episode said no, 2 wrong usage or setup."
+)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line given by ``argv`` (default: the process's own); leaves by ``SystemExit``."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    build_app(args)(args=args, prog_name="swarm")
+
+
+def build_app(args: Sequence[str]) -> typer.Typer:
+    """Return the app for ``args``: the command named first is imported, the others are only listed."""
+    app = typer.Typer(
+        help=HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        # Plain text: the same for people, pipes and agents, and half the start-up time.
+        rich_markup_mode=None,
+    )
+    app.callback()(_root)
+    asked = next((arg for arg in args if not arg.startswith("-")), "")
+    for name, (module, summary) in COMMANDS.items():
+        if name == asked:
+            import_module(module).register(app)
+        else:
+            app.command(name, help=summary)(_never_called)
+    return app
+
+
+def _root() -> None:
+    """Keep the app a group, also when only one command is known."""
+
+
+def _never_called() -> None:
+    raise AssertionError("a command that was only listed has been called")

@@ -1,0 +1,1 @@
+"""The embedded engine: ``host`` runs in the front process (no torch), everything else in the child that it spawns."""

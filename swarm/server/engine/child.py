@@ -1,0 +1,170 @@
+"""The engine's process: ``python -m swarm.server.engine.child --fd N``, started by ``host`` with an inherited socket.
+
+A thread reads frames into a queue; the main thread alternates between the queue and sampling, and sends what came of a
+tick as one frame. When the socket closes the process ends at once, also in the middle of an update: it never outlives
+the front, and the journal makes up for what is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import queue
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from swarm.protocol.config import TrainConfig
+from swarm.protocol.errors import ConfigError, SwarmError
+from swarm.server.engine.wire import (
+    Abort,
+    Boot,
+    Close,
+    Failure,
+    FrameBuffer,
+    Save,
+    Saved,
+    ToChild,
+    ToFront,
+    pack,
+    read_for_child,
+)
+from swarm.server.model_files import resolve_model
+from swarm.server.ports import GenerateRequest, TrainBatch
+
+if TYPE_CHECKING:
+    from swarm.server.engine.torch_engine import TorchEngine
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 1 << 18
+Inbox = queue.SimpleQueue[ToChild]
+
+
+class ChildLoop:
+    """Serves one engine until Close. ``send`` writes one frame to the front."""
+
+    def __init__(self, inbox: Inbox, send: Callable[[list[ToFront]], None]) -> None:
+        self._inbox = inbox
+        self._send = send
+        self._engine: TorchEngine | None = None
+        self._closed = False
+
+    def run(self) -> None:
+        """Handle messages and sample, until a Close arrives."""
+        while not self._closed:
+            out: list[ToFront] = []
+            busy = self._engine is not None and self._engine.busy
+            for message in self._drain(wait=not busy):
+                out += self._handle(message)
+            if self._engine is not None and self._engine.busy and not self._closed:
+                out += self._engine.tick()
+            if out:
+                self._send(out)
+
+    def _drain(self, *, wait: bool) -> list[ToChild]:
+        """Everything that has arrived; with ``wait`` at least one message."""
+        messages: list[ToChild] = [self._inbox.get()] if wait else []
+        while True:
+            try:
+                messages.append(self._inbox.get_nowait())
+            except queue.Empty:
+                return messages
+
+    def _handle(self, message: ToChild) -> list[ToFront]:
+        """Answer one message; a failing control message is answered by a Failure and the process lives on."""
+        try:
+            return self._dispatch(message)
+        except SwarmError as error:
+            return [Failure.of(error)]  # expected: the front says it to whoever asked
+        except Exception as error:
+            logger.exception("The engine could not handle a %s message.", type(message).__name__)
+            return [Failure.of(error)]
+
+    def _dispatch(self, message: ToChild) -> list[ToFront]:
+        if isinstance(message, Close):
+            self._closed = True
+            return []
+        if isinstance(message, Boot):
+            self._engine = _boot(message)
+            return [self._engine.info()]
+        if self._engine is None:
+            raise ConfigError("The engine has not booted.", hint="Send a Boot message first.")
+        if isinstance(message, GenerateRequest):
+            self._engine.submit(message)
+            return []
+        if isinstance(message, Abort):
+            return list(self._engine.abort(message.request_id))
+        if isinstance(message, Save):
+            return [Saved(self._engine.save(message.folder))]
+        assert isinstance(message, TrainBatch)
+        return [self._engine.train(message)]
+
+
+def _boot(message: Boot) -> TorchEngine:
+    config = TrainConfig.model_validate_json(message.config_json)
+    if message.checkpoint is None:
+        resolve_model(config.model.path)  # a misspelt path fails before the slow import
+    try:
+        import torch
+
+        from swarm.server.engine.torch_engine import TorchEngine
+    except ImportError as error:
+        raise ConfigError(
+            f"The torch engine cannot start: {error}.",
+            hint="Install it with: pip install 'a3r[train]'",
+        ) from error
+    # Two threads under a second busy process are many times slower than one; denormals likewise.
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    return TorchEngine(config, checkpoint=message.checkpoint)
+
+
+def _read_frames(connection: socket.socket, inbox: Inbox) -> None:
+    """Fill the inbox until the front hangs up, then end the whole process."""
+    frames = FrameBuffer()
+    while True:
+        try:
+            data = connection.recv(READ_BYTES)
+        except OSError:
+            data = b""
+        if not data:
+            os._exit(0)
+        for body in frames.feed(data):
+            for message in read_for_child(body):
+                inbox.put(message)
+
+
+def main() -> None:
+    """Serve the socket given by ``--fd``."""
+    parser = argparse.ArgumentParser(description="The engine's process; started by the server.")
+    parser.add_argument("--fd", type=int, required=True)
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    connection = socket.socket(fileno=arguments.fd)
+    inbox: Inbox = queue.SimpleQueue()
+    threading.Thread(target=_read_frames, args=(connection, inbox), daemon=True).start()
+    # os._exit: the reader thread blocks in recv and would hold up an ordinary exit.
+    os._exit(_serve(connection, inbox))
+
+
+def _serve(connection: socket.socket, inbox: Inbox) -> int:
+    """Run the loop to its end; returns the exit code. A crash is told to the front before the process goes."""
+    try:
+        ChildLoop(inbox, lambda messages: connection.sendall(pack(messages))).run()
+    except (BrokenPipeError, ConnectionResetError):
+        return 0  # the front has gone
+    except Exception as error:
+        logger.exception("The engine crashed.")
+        with suppress(OSError):
+            connection.sendall(pack([Failure.of(error)]))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    main()

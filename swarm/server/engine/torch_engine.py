@@ -1,0 +1,171 @@
+"""The embedded engine, as an object in the child: one model that both samples and trains."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+
+from swarm.protocol.config import TrainConfig
+from swarm.protocol.errors import ConfigError, EngineFailed, StateError
+from swarm.server.engine.checkpoint import (
+    CheckpointState,
+    load_optimizer,
+    read_state,
+    write_checkpoint,
+)
+from swarm.server.engine.model import LlamaConfig
+from swarm.server.engine.sampler import Sampler
+from swarm.server.engine.weights import fingerprint, load_model
+from swarm.server.model_files import resolve_model
+from swarm.server.ports import Chunk, EngineInfo, GenerateRequest, TrainBatch, TrainResult
+from swarm.server.train.update import Updater, UpdateStats, make_optimizer
+
+
+class TorchEngine:
+    """Model, sampler and optimizer of one run. Single-threaded; the child's loop calls it.
+
+    Raises (on construction):
+        ConfigError: The model cannot be loaded, or ``max_model_len`` is longer than it was built for.
+        EngineFailed: The checkpoint's weights are not those that its version file names.
+    """
+
+    def __init__(self, config: TrainConfig, *, checkpoint: str | None = None) -> None:
+        self._config = config
+        self._source = Path(checkpoint) if checkpoint else resolve_model(config.model.path)
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._model = load_model(self._source, max_len=_max_len(config, self._source))
+        self._model.to(self._device)
+        self._fingerprint = fingerprint(self._model)
+        self._optimizer = make_optimizer(self._model, config.optimizer)
+        self._state = CheckpointState(0, 0, self._fingerprint)
+        if checkpoint:
+            self._restore(self._source)
+        self._updater = Updater(
+            self._model,
+            self._optimizer,
+            config.algorithm,
+            grad_clip=config.optimizer.grad_clip,
+        )
+        self._sampler = Sampler(self._model, _decoder(self._source))
+        self._sampling_cpu_s = 0.0
+
+    def info(self) -> EngineInfo:
+        """What to tell the front once booted."""
+        return EngineInfo(
+            fingerprint=self._fingerprint,
+            max_model_len=self._model.max_len,
+            policy_version=self._state.policy_version,
+            device=self._device,
+            parameters=self._model.parameter_count(),
+            pid=os.getpid(),
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether a generation waits or runs."""
+        return self._sampler.busy
+
+    def submit(self, request: GenerateRequest) -> None:
+        """Queue a generation."""
+        self._sampler.submit(request)
+
+    def abort(self, request_id: str) -> list[Chunk]:
+        """Stop a generation; its final chunk, or nothing for an unknown id."""
+        return self._sampler.abort(request_id)
+
+    def tick(self) -> list[Chunk]:
+        """Move every generation one token."""
+        began = time.process_time()
+        chunks = self._sampler.tick()
+        self._sampling_cpu_s += time.process_time() - began
+        return chunks
+
+    def train(self, batch: TrainBatch) -> TrainResult:
+        """Consume one batch; the weights that sample from now on are the new ones.
+
+        Raises:
+            StateError: Generations are running.
+            ValueError: A malformed row.
+        """
+        if self.busy:
+            raise StateError(
+                f"Batch {batch.step} arrived while generations were running.",
+                hint="Finish or abort every generation before training.",
+            )
+        stats = self._updater.apply(batch.rows)
+        before = self._fingerprint
+        self._fingerprint = fingerprint(self._model)
+        moved = self._fingerprint != before
+        if moved:
+            self._sampler.weights_changed()
+        version = batch.policy_version if moved else self._state.policy_version
+        self._state = CheckpointState(batch.step, version, self._fingerprint)
+        return self._result(batch.step, stats, moved=moved)
+
+    def save(self, folder: str) -> dict[str, Any]:
+        """Write a checkpoint; returns step, policy_version, fingerprint and path."""
+        path = Path(folder)
+        write_checkpoint(path, self._model, self._optimizer, self._state, self._source)
+        return {
+            "step": self._state.step,
+            "policy_version": self._state.policy_version,
+            "fingerprint": self._fingerprint,
+            "path": str(path),
+        }
+
+    def _result(self, step: int, stats: UpdateStats, *, moved: bool) -> TrainResult:
+        sampling, self._sampling_cpu_s = self._sampling_cpu_s, 0.0
+        return TrainResult(
+            step=step,
+            policy_version=self._state.policy_version,
+            fingerprint=self._fingerprint,
+            moved=moved,
+            rolled_back=stats.rolled_back,
+            loss=stats.loss,
+            grad_norm=stats.grad_norm,
+            clip_fraction=stats.clip_fraction,
+            entropy=stats.entropy,
+            logprob_gap_max=stats.logprob_gap_max,
+            tokens=stats.tokens,
+            update_cpu_s=stats.cpu_s,
+            sampling_cpu_s=sampling,
+        )
+
+    def _restore(self, folder: Path) -> None:
+        state = read_state(folder)
+        if state.fingerprint != self._fingerprint:
+            raise EngineFailed(
+                f"The weights of checkpoint {str(folder)!r} have fingerprint {self._fingerprint}, its record says {state.fingerprint}.",
+                hint="The files were changed after saving; use an older checkpoint.",
+            )
+        load_optimizer(folder, self._optimizer)
+        self._state = replace(state)
+
+
+def _max_len(config: TrainConfig, folder: Path) -> int:
+    built_for = LlamaConfig.from_folder(folder).max_position_embeddings
+    wanted = config.model.max_model_len or built_for
+    if wanted > built_for:
+        raise ConfigError(
+            f"model.max_model_len {wanted} is more than the {built_for} positions of {config.model.path!r}.",
+            hint=f"Set it to {built_for} or less, or leave it out.",
+        )
+    return wanted
+
+
+def _decoder(folder: Path) -> Any:
+    """Ids to text, special tokens included; the tokenizer is only read when a stop string needs it."""
+    loaded: list[Tokenizer] = []
+
+    def decode(ids: list[int]) -> str:
+        if not loaded:
+            loaded.append(Tokenizer.from_file(str(folder / "tokenizer.json")))
+        return loaded[0].decode(ids, skip_special_tokens=False)
+
+    return decode

@@ -1,0 +1,48 @@
+"""Work that nobody waits for any more is cancelled: a client's disconnect ends what it asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from starlette.types import Receive
+
+ResultT = TypeVar("ResultT")
+
+
+class ClientLeft(Exception):
+    """The client closed its connection before the answer was ready."""
+
+
+async def until_disconnect(receive: Receive) -> None:
+    """Return when the client is gone. The request's body must have been read before."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def unless_abandoned(work: Coroutine[Any, Any, ResultT], receive: Receive) -> ResultT:
+    """Return what ``work`` returns; when the client leaves first, cancel it, wait for its end and raise ``ClientLeft``.
+
+    Cancelling this call (the server shuts down) cancels ``work`` as well.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(until_disconnect(receive))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientLeft
+    finally:
+        await cancel(gone)
+        await cancel(task)
+
+
+async def cancel(task: asyncio.Future[Any]) -> None:
+    """Cancel ``task`` and wait until it ended; its result or exception is dropped. Done tasks cost nothing."""
+    if task.done():
+        return
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()

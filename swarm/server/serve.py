@@ -1,0 +1,279 @@
+"""Boot of the server process: state directory, lock, tokens, socket, service, HTTP, ready record, shutdown.
+
+Knows no engine: the caller passes the factory. Everything that can be wrong before the server listens is a ``SetupError``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import ipaddress
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import uvicorn
+import uvloop
+
+from swarm.protocol.config import TrainConfig
+from swarm.protocol.errors import ConfigError, SwarmError
+from swarm.server.keys import Tokens
+from swarm.server.ports import Engine
+from swarm.server.routes.app import create_app
+from swarm.server.service.service import SwarmService
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE = "server.lock"
+GRACE_S = 2
+"""Seconds that open answers get at shutdown before they are cut."""
+KEEP_ALIVE_S = 120
+"""Idle connections are kept this long: longer than any client's pool, so that no client writes into a closing one."""
+
+
+class SetupError(ConfigError):
+    """The server cannot run with this port, state directory or configuration."""
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What ``swarm serve`` was asked for."""
+
+    state_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 = any free port."""
+    config: TrainConfig | None = None
+    """Set before anything else; None = a client will ``PUT /swarm/config``."""
+    start: bool = False
+    """Boot the engine once listening."""
+    resume: bool = False
+    """Take up the run that the state directory's journal tells of."""
+    ready_file: Path | None = None
+    """Written atomically once listening: ``{"url", "port", "pid", "state_dir"}``."""
+    trust_proxy: bool = False
+
+
+def serve(options: ServeOptions, engine_factory: Callable[[str], Engine]) -> None:
+    """Run the server until SIGTERM or SIGINT.
+
+    Raises:
+        SetupError: The state directory is not writable or in use by another server, or the port is taken.
+        SwarmError: The configuration was refused.
+    """
+    state_dir = _writable(options.state_dir)
+    _prepare_ready_file(options.ready_file)
+    with locked(state_dir), listening(options.host, options.port) as sock:
+        if not is_loopback(options.host):
+            logger.warning(
+                "Listening on %s: tokens and keys travel unencrypted. Put TLS or a tunnel in front.",
+                options.host,
+            )
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_run(options, state_dir, sock, engine_factory))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _writable(folder: Path) -> Path:
+    """Make ``folder`` and prove that a file can be written in it; returns it absolute."""
+    folder = folder.expanduser().absolute()
+    probe = folder / f".probe.{secrets.token_hex(4)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        probe.write_bytes(b"x" * 4096)
+        probe.unlink()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            probe.unlink()
+        raise SetupError(
+            f"The state directory {str(folder)!r} cannot be written: {error.strerror}.",
+            hint="Choose a writable --state-dir on a disk with free space.",
+        ) from error
+    return folder
+
+
+def _prepare_ready_file(path: Path | None) -> None:
+    """Remove a former server's record, which would send a waiter to a dead port."""
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise SetupError(
+            f"The ready file {str(path)!r} cannot be written: {error.strerror}.",
+            hint="Choose another --ready-file.",
+        ) from error
+
+
+@contextlib.contextmanager
+def locked(state_dir: Path) -> Iterator[None]:
+    """Hold the state directory's lock; the kernel frees it however the process ends.
+
+    Raises:
+        SetupError: Another process holds it.
+    """
+    with (state_dir / LOCK_FILE).open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise SetupError(
+                f"The state directory {str(state_dir)!r} is in use by another server ({_holder(file)}).",
+                hint="Stop that server, or give this one its own --state-dir.",
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def _holder(file: IO[str]) -> str:
+    file.seek(0)
+    return f"pid {file.read(16).strip() or 'unknown'}"
+
+
+@contextlib.contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Bind ``host:port`` (0 = any free port) and yield the socket, closed at the end.
+
+    Raises:
+        SetupError: The port is taken or the address is not this machine's.
+    """
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise SetupError(
+            f"{host!r} is not an address: {error.strerror}.", hint="Use 127.0.0.1 or 0.0.0.0."
+        ) from error
+    with sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(address)
+            # Listen at once: until then another process could bind the same port with SO_REUSEADDR.
+            sock.listen(2048)
+        except OSError as error:
+            raise SetupError(
+                f"Cannot listen on {host}:{port}: {error.strerror}.",
+                hint="Choose another --port, or --port 0 for any free one.",
+            ) from error
+        sock.setblocking(False)
+        yield sock
+
+
+async def _run(
+    options: ServeOptions,
+    state_dir: Path,
+    sock: socket.socket,
+    engine_factory: Callable[[str], Engine],
+) -> None:
+    tokens = Tokens.load(state_dir)
+    service = await SwarmService.open(
+        state_dir=state_dir, engine_factory=engine_factory, tokens=tokens, resume=options.resume
+    )
+    boot: asyncio.Task[None] | None = None
+    try:
+        if options.config is not None:
+            await service.configure(options.config)
+        server = _HttpServer(
+            _http_config(service, tokens, options), lambda: _announce(options, state_dir, sock)
+        )
+        server.stop_on_signals()
+        if options.start or options.resume:
+            boot = asyncio.create_task(_start(service))
+        await server.serve(sockets=[sock])
+    finally:
+        if boot is not None:
+            boot.cancel()
+        await service.close()
+
+
+async def _start(service: SwarmService) -> None:
+    """Boot the engine; a failure leaves the server OFFLINE with the reason in its status."""
+    try:
+        await service.start()
+    except SwarmError as error:
+        logger.error("The engine did not start: %s", error)  # noqa: TRY400 - an expected failure, told in words
+    except Exception:
+        logger.exception("The engine did not start")
+
+
+def _http_config(service: SwarmService, tokens: Tokens, options: ServeOptions) -> uvicorn.Config:
+    return uvicorn.Config(
+        create_app(service, tokens, trust_proxy=options.trust_proxy),
+        loop="none",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+
+
+class _HttpServer(uvicorn.Server):
+    """uvicorn that tells when it listens and whose signals end the process in order, with exit code 0."""
+
+    def __init__(self, config: uvicorn.Config, on_listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_listening = on_listening
+
+    def stop_on_signals(self) -> None:
+        """First SIGTERM or SIGINT: shut down in order. Second: at once."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone: uvicorn would raise them again after the shutdown."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections, then announce."""
+        await super().startup(sockets)
+        self._on_listening()
+
+
+def _announce(options: ServeOptions, state_dir: Path, sock: socket.socket) -> None:
+    host, port = sock.getsockname()[:2]
+    # A wildcard address cannot be dialled; the record is for programs on this machine.
+    address = ipaddress.ip_address(host)
+    if address.is_unspecified:
+        host = "127.0.0.1" if address.version == 4 else "::1"
+    dialled = f"[{host}]" if ":" in host else host
+    url = f"http://{dialled}:{port}"
+    logger.info("Listening on %s (state in %s)", url, state_dir)
+    if options.ready_file is not None:
+        record = {"url": url, "port": port, "pid": os.getpid(), "state_dir": str(state_dir)}
+        _write_atomically(options.ready_file, json.dumps(record))
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

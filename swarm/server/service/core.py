@@ -1,0 +1,163 @@
+"""What the parts of the service share: the run's position and its collaborators. Holds state, decides nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+from swarm.protocol.config import TrainConfig
+from swarm.protocol.errors import StateError
+from swarm.protocol.messages import PolicyVersion, Status
+from swarm.protocol.states import EngineState, FateReason
+from swarm.server.journal.journal import Journal
+from swarm.server.keys import EpisodeKeys, Tokens
+from swarm.server.ports import Engine, EngineInfo
+from swarm.server.service.clients import Clients
+from swarm.server.service.clock import Bell, Clock
+from swarm.server.service.episodes import Episode, EpisodeBook
+from swarm.server.service.evals import EvalRounds, EvalSlots
+from swarm.server.service.events import EventLog
+from swarm.server.service.groups import Pool
+from swarm.server.service.lifecycle import Lifecycle
+from swarm.server.service.metrics import Ledger
+from swarm.server.tracking.account import sampled_tokens, with_fates
+from swarm.server.tracking.tokenizer import ChatTokenizer
+
+EngineFactory = Callable[[str], Engine]
+EPISODE_DROPPED = "episode_dropped"
+GROUP_DROPPED = "group_dropped"
+VERSION = metadata.version("a3r")
+
+
+class Core:
+    """Shared state of one server process. Fields of the run are set by ``configure`` or by resuming."""
+
+    def __init__(
+        self,
+        *,
+        state_dir: Path,
+        engine_factory: EngineFactory,
+        clock: Clock,
+        tokens: Tokens,
+        journal: Journal,
+        lease_s: float,
+    ) -> None:
+        self.state_dir = state_dir
+        self.engine_factory = engine_factory
+        self.clock = clock
+        self.journal = journal
+        self.keys = EpisodeKeys(tokens.signing)
+        self.bell = Bell(clock)
+        """Rings when the state, the step or an episode that has calls waiting changed."""
+        self.lifecycle = Lifecycle(self._moved)
+        self.events = EventLog(clock, journal)
+        self.book = EpisodeBook()
+        self.clients = Clients(clock, lease_s)
+        self.eval_slots = EvalSlots()
+        self.configured: TrainConfig | None = None
+        self.incarnation = ""
+        self.step = 0
+        self.version = 0
+        self.fingerprint: str | None = None
+        self.failure: str | None = None
+        self.restarts = 0
+        self.engine: Engine | None = None
+        self.info: EngineInfo | None = None
+        self.chat_tokenizer: ChatTokenizer | None = None
+        self.pool = Pool(0, TrainConfig().batch)
+        self.evals = EvalRounds(TrainConfig().eval_gate)
+        self.step_opened = clock.monotonic()
+        self.step_cpu = time.process_time()
+        self.in_flight = 0
+        """Calls inside the engine now."""
+        self.ledger = Ledger()
+
+    @property
+    def config(self) -> TrainConfig:
+        """The configuration.
+
+        Raises:
+            StateError: None was given yet.
+        """
+        if self.configured is None:
+            raise StateError(
+                "The server has no configuration.",
+                hint="PUT /swarm/config first (swarm configure), then start the engine.",
+            )
+        return self.configured
+
+    @property
+    def tokenizer(self) -> ChatTokenizer:
+        """The tokenizer of the configured model, loaded at boot."""
+        if self.chat_tokenizer is None:
+            raise StateError("No model is loaded.", hint="Start the engine first.")
+        return self.chat_tokenizer
+
+    @property
+    def policy_version(self) -> PolicyVersion | None:
+        """Incarnation and number of moves; None before a configuration."""
+        if self.configured is None:
+            return None
+        return PolicyVersion(incarnation=self.incarnation, n=self.version)
+
+    def open_step(self) -> None:
+        """Begin collecting for the current step with an empty pool."""
+        self.pool = Pool(self.step, self.config.batch)
+        self.step_opened = self.clock.monotonic()
+        self.step_cpu = time.process_time()
+        self.ledger = Ledger()
+        self.book.forget_ended_before(self.step - 1)
+
+    def drop(self, episode: Episode, reason: FateReason) -> None:
+        """Book a train episode that no batch will take, with all that was sampled for it."""
+        calls, divergences = episode.calls, episode.tree.divergences
+        fates = self.ledger.drop(calls, divergences, reason)
+        episode.tree.calls = with_fates(calls, fates)
+        self.events.add(
+            EPISODE_DROPPED,
+            incarnation=self.incarnation,
+            step=episode.step,
+            episode_id=episode.episode_id,
+            group_id=episode.group_id,
+            reason=reason.value,
+            why=episode.missed or episode.reason,
+            tokens=sampled_tokens(calls),
+            calls=len(calls),
+            divergences=divergences,
+        )
+
+    def status(self, waiting_for: str) -> Status:
+        """Return the wire form of where the run stands."""
+        config = self.configured
+        return Status(
+            state=self.lifecycle.state,
+            step=self.step,
+            policy_version=self.policy_version,
+            stop_at_step=config.stop_at_step if config else None,
+            model=config.model.path if config else None,
+            fingerprint=self.fingerprint,
+            waiting_for=waiting_for,
+            failure=self.failure,
+            engine_restarts=self.restarts,
+            open_episodes=self.book.open_count(),
+            pid=os.getpid(),
+            version=VERSION,
+        )
+
+    async def until_state(self, *wanted: EngineState) -> None:
+        """Wait until the engine is in one of ``wanted``.
+
+        Raises:
+            StateError: It went OFFLINE instead.
+        """
+        while self.lifecycle.state not in wanted:
+            if self.lifecycle.state is EngineState.OFFLINE:
+                raise StateError("The engine went OFFLINE.", hint=self.failure or "It was stopped.")
+            await self.bell.wait()
+
+    def _moved(self, old: EngineState, new: EngineState, why: str) -> None:
+        self.events.add("state", old=old.value, new=new.value, why=why, step=self.step)
+        self.bell.ring()

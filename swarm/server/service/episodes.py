@@ -1,0 +1,181 @@
+"""Episodes in memory: who holds them, how long they may live, how they ended.
+
+Knows neither groups nor the journal; ending an episode here is bookkeeping, what follows from it is the service's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from swarm.protocol.messages import CallRecord, EpisodeTrace, FinishReply
+from swarm.protocol.states import EpisodeKind, EpisodeState
+from swarm.server.journal.records import EpisodeRecord
+from swarm.server.tracking.episode_tree import EpisodeTree
+
+
+@dataclass(slots=True, eq=False)
+class Episode:
+    """One episode; identity is the object, its id is its name."""
+
+    episode_id: str
+    kind: EpisodeKind
+    client_id: str
+    task_set: str
+    task_id: str
+    group_id: str
+    repeat_index: int
+    step: int
+    """Server step at grant; train episodes end with it."""
+    policy_version: int
+    """``n`` at grant."""
+    granted_at: float
+    """Unix seconds."""
+    started: float
+    """Monotonic seconds of the grant, for the total deadline."""
+    idle_deadline_s: float
+    total_deadline_s: float
+    """The config's, or the idle deadline when the grant asked for a longer one than that (a person debugs)."""
+    tree: EpisodeTree
+    last_active: float = 0.0
+    """Monotonic seconds of the grant or of the end of the last call."""
+    pending: set[str] = field(default_factory=set[str])
+    """Request ids of calls that were begun and not answered; such an episode is not idle."""
+    begun_calls: int = 0
+    state: EpisodeState = EpisodeState.OPEN
+    reward: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict[str, float])
+    reason: str = ""
+    ended_at: float | None = None
+    accepted: bool = False
+    answer: FinishReply | None = None
+    """What the first finish was told; a repeat is told the same."""
+    missed: str = ""
+    """Why a finish of this episode comes too late, with the version that it missed."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls and a finish are still possible."""
+        return self.state is EpisodeState.OPEN
+
+    @property
+    def calls(self) -> list[CallRecord]:
+        """Captured calls in order of commitment."""
+        return self.tree.calls
+
+    def end(self, state: EpisodeState, reason: str, now: float) -> None:
+        """Close; ``now`` is unix seconds."""
+        self.state = state
+        self.reason = reason
+        self.ended_at = now
+
+    def overdue(self, now: float) -> str:
+        """Return which deadline has passed at ``now`` (monotonic seconds), in words; empty when none.
+
+        Idle means: no call pending, and none ended (nor was the episode granted) within the idle deadline.
+        The total deadline counts from the grant, whatever is pending.
+        """
+        if now - self.started >= self.total_deadline_s:
+            return f"total deadline of {self.total_deadline_s:g} s"
+        if not self.pending and now - self.last_active >= self.idle_deadline_s:
+            return f"idle deadline of {self.idle_deadline_s:g} s"
+        return ""
+
+    def reply(self, step: int) -> FinishReply:
+        """Return the answer to a finish or abort; the same one each time."""
+        return FinishReply(
+            episode_id=self.episode_id,
+            state=self.state,
+            accepted=self.accepted,
+            reason=self.missed or self.reason,
+            step=step,
+        )
+
+    def record(self) -> EpisodeRecord:
+        """Return the journal's record, without calls."""
+        return EpisodeRecord(
+            episode_id=self.episode_id,
+            kind=self.kind,
+            client_id=self.client_id,
+            task_set=self.task_set,
+            task_id=self.task_id,
+            group_id=self.group_id,
+            repeat_index=self.repeat_index,
+            step=self.step,
+            policy_version=self.policy_version,
+            granted_at=self.granted_at,
+            idle_deadline_s=self.idle_deadline_s,
+            state=self.state,
+            reward=self.reward,
+            metrics=self.metrics,
+            reason=self.reason,
+            ended_at=self.ended_at,
+            call_count=len(self.calls),
+        )
+
+    def trace(self, *, calls: bool) -> EpisodeTrace:
+        """Return the record, with or without its calls."""
+        return EpisodeTrace(
+            episode_id=self.episode_id,
+            kind=self.kind,
+            state=self.state,
+            client_id=self.client_id,
+            task_set=self.task_set,
+            task_id=self.task_id,
+            group_id=self.group_id,
+            repeat_index=self.repeat_index,
+            step=self.step,
+            policy_version=self.policy_version,
+            reward=self.reward,
+            metrics=self.metrics,
+            reason=self.reason,
+            granted_at=self.granted_at,
+            ended_at=self.ended_at,
+            calls=list(self.calls) if calls else [],
+            call_count=len(self.calls),
+        )
+
+
+class EpisodeBook:
+    """Episodes by id. Ended ones are kept until ``forget``; the journal has them for good."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Episode] = {}
+        self._open: dict[str, Episode] = {}
+        self._open_train = 0
+
+    def add(self, episode: Episode) -> None:
+        """Take in an episode, open or ended."""
+        self._by_id[episode.episode_id] = episode
+        if episode.is_open:
+            self._open[episode.episode_id] = episode
+            self._open_train += episode.kind is EpisodeKind.TRAIN
+
+    def get(self, episode_id: str) -> Episode | None:
+        """Return the episode, or None when unknown or forgotten."""
+        return self._by_id.get(episode_id)
+
+    def closed(self, episode: Episode) -> None:
+        """Note that an episode ended."""
+        if self._open.pop(episode.episode_id, None) is not None:
+            self._open_train -= episode.kind is EpisodeKind.TRAIN
+
+    def open(self, kind: EpisodeKind | None = None) -> list[Episode]:
+        """Return the open episodes, oldest first."""
+        return [e for e in self._open.values() if kind is None or e.kind is kind]
+
+    def open_count(self, kind: EpisodeKind | None = None) -> int:
+        """Return how many are open."""
+        if kind is None:
+            return len(self._open)
+        return self._open_train if kind is EpisodeKind.TRAIN else len(self._open) - self._open_train
+
+    def of_client(self, client_id: str) -> Iterator[Episode]:
+        """Yield the open episodes of a client."""
+        return (e for e in list(self._open.values()) if e.client_id == client_id)
+
+    def forget_ended_before(self, step: int) -> None:
+        """Drop ended episodes granted before ``step``: their traces come from the journal from now on."""
+        stale = [e.episode_id for e in self._by_id.values() if not e.is_open and e.step < step]
+        for episode_id in stale:
+            del self._by_id[episode_id]

@@ -1,0 +1,142 @@
+"""From messages to prompt ids: plain rendering, and rendering on top of what the server itself sampled.
+
+Also the identity of a message: what has to be equal for two messages to count as the same.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import orjson
+
+from swarm.protocol.errors import RequestError
+from swarm.server.tracking.tokenizer import ChatTokenizer
+
+SENTINEL = f"CAPTUREDREPLY{secrets.token_hex(8)}"
+"""Stands for a captured answer inside a template; random, so that no message contains it. Never leaves this file's output."""
+
+MessageKey = tuple[str, str, tuple[tuple[str, bytes], ...]]
+"""(role, content, calls as (name, arguments as sorted JSON))."""
+
+
+def normal_message(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message as templates expect it: text content ("" for None), call arguments as objects, no developer role.
+
+    Raises:
+        RequestError: no role, or content that is not text.
+    """
+    role = message.get("role")
+    if not isinstance(role, str):
+        raise RequestError(
+            "a message has no role", hint="give every message a 'role' of type string"
+        )
+    normal = {**message, "content": text_of(message.get("content"))}
+    if role == "developer":
+        normal["role"] = "system"
+    if message.get("tool_calls"):
+        normal["tool_calls"] = [_normal_call(call) for call in message["tool_calls"]]
+    else:
+        normal.pop("tool_calls", None)
+    return normal
+
+
+def text_of(content: object) -> str:
+    """Return the text of a message's content: a string, None, or a list of text parts.
+
+    Raises:
+        RequestError: a part that is not text; this server serves text models.
+    """
+    if isinstance(content, str):
+        return content
+    if content is None:
+        return ""
+    if isinstance(content, list):
+        texts = [part.get("text") if isinstance(part, dict) else part for part in content]
+        known = [text for text in texts if isinstance(text, str)]
+        if len(known) == len(texts):
+            return "".join(known)
+    raise RequestError(
+        "message content must be text or a list of text parts",
+        hint="leave out images, audio and files: the served model reads text only",
+    )
+
+
+def message_key(normal: dict[str, Any]) -> MessageKey:
+    """Return the identity of a normal message: role, content, and calls by name and parsed arguments (call ids do not count)."""
+    calls = normal.get("tool_calls")
+    if not calls:
+        return (normal["role"], normal["content"], ())
+    return (normal["role"], normal["content"], tuple(_call_key(call) for call in calls))
+
+
+def tools_key(tools: list[dict[str, Any]], template_kwargs: dict[str, Any]) -> bytes:
+    """Return the identity of what a template sees besides the messages; key order does not count."""
+    if not tools and not template_kwargs:
+        return b""
+    return orjson.dumps([tools, template_kwargs], option=orjson.OPT_SORT_KEYS)
+
+
+def render_ids(
+    tokenizer: ChatTokenizer,
+    normals: list[dict[str, Any]],
+    tools: list[dict[str, Any]],
+    template_kwargs: dict[str, Any],
+) -> list[int]:
+    """Render and encode the whole conversation, with a generation prompt at the end."""
+    return tokenizer.encode(tokenizer.render(normals, tools, template_kwargs))
+
+
+def render_onto(
+    tokenizer: ChatTokenizer,
+    captured: list[int],
+    normals: list[dict[str, Any]],
+    position: int,
+    tools: list[dict[str, Any]],
+    template_kwargs: dict[str, Any],
+) -> list[int] | None:
+    """Continue from captured ids: ``captured`` holds prompt and answer up to the assistant message at ``position``.
+
+    The answer is replaced by a sentinel in the template's input; what the template writes after the sentinel is
+    encoded and appended. An end token that was sampled is not written twice; one that was not (a truncated answer) is
+    appended as an unsampled token. Returns None when the template does not keep the sentinel intact, exactly once.
+    """
+    standin = {"role": "assistant", "content": SENTINEL}
+    replaced = [*normals[:position], standin, *normals[position + 1 :]]
+    try:
+        parts = tokenizer.render(replaced, tools, template_kwargs).split(SENTINEL)
+    except RequestError:
+        return (
+            None  # some templates check calls against their results; plain rendering may still work
+        )
+    if len(parts) != 2:
+        return None
+    rest = parts[1]
+    end_text = tokenizer.eos_texts.get(captured[-1])
+    if end_text and rest.startswith(end_text):
+        rest = rest[len(end_text) :]
+    return captured + tokenizer.encode(rest)
+
+
+def _normal_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
+    if not isinstance(function, dict):
+        return call
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = orjson.loads(arguments) if arguments else {}
+        except orjson.JSONDecodeError:
+            return call  # the template gets the text as it came
+    return {**call, "function": {**function, "arguments": arguments}}
+
+
+def _call_key(call: dict[str, Any]) -> tuple[str, bytes]:
+    function = call.get("function")
+    if not isinstance(function, dict):
+        function = call
+    arguments = function.get("arguments")
+    return (
+        str(function.get("name", "")),
+        orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS),
+    )

@@ -1,0 +1,1 @@
+"""Built-in tasks and the tiny models that they are played with."""

@@ -1,0 +1,30 @@
+import pytest
+
+from swarm.protocol.config import (
+    BatchConfig,
+    CheckpointConfig,
+    EpisodeLimits,
+    EvalGate,
+    TrainConfig,
+)
+
+
+@pytest.fixture
+def make_config():
+    """Small training configurations; keywords go to the section that has them."""
+    sections = {
+        "batch": BatchConfig,
+        "checkpoint": CheckpointConfig,
+        "episode": EpisodeLimits,
+        "eval_gate": EvalGate,
+    }
+
+    def make(**values) -> TrainConfig:
+        values = {"tasks": 2, "repeat": 3, "stop_at_step": 2, "drain_deadline_s": 0.2} | values
+        body = {"engine": "toy"}
+        for name, section in sections.items():
+            own = {key: values.pop(key) for key in list(values) if key in section.model_fields}
+            body[name] = section(**own)
+        return TrainConfig(**body, **values)
+
+    return make
