@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -97,24 +97,26 @@ def connected(
         yield client
 
 
+Exits = Mapping[type[SwarmError], int]
+
+EXITS: Exits = {
+    ServerUnreachable: EXIT_UNREACHABLE,
+    ConfigError: EXIT_USAGE,
+    SwarmError: EXIT_ERROR,
+}
+"""Exit code by class of error; the first that fits counts. Wrong arguments (``client_usage``) leave by 2."""
+
+
 @contextmanager
-def reported(*, as_json: bool, error_exit: int = EXIT_ERROR) -> Generator[None]:
+def reported(*, as_json: bool, exits: Exits = EXITS) -> Generator[None]:
     """Tell a ``SwarmError`` as ``error:`` and ``hint:`` on stderr (or one JSON document on stdout) and leave by its exit code."""
     try:
         yield
     except SwarmError as error:
         tell(error, as_json=as_json)
-        raise typer.Exit(exit_code(error, error_exit)) from None
-
-
-def exit_code(error: SwarmError, otherwise: int = EXIT_ERROR) -> int:
-    """2 for wrong usage or configuration, 3 for a server that does not answer, else ``otherwise``."""
-    if otherwise != EXIT_ERROR:
-        return otherwise
-    if isinstance(error, ServerUnreachable):
-        return EXIT_UNREACHABLE
-    usage = isinstance(error, ConfigError) or error.code == "client_usage"
-    return EXIT_USAGE if usage else EXIT_ERROR
+        code = next((code for cls, code in exits.items() if isinstance(error, cls)), EXIT_ERROR)
+        usage = code == EXIT_ERROR and error.code == "client_usage"
+        raise typer.Exit(EXIT_USAGE if usage else code) from None
 
 
 def tell(error: SwarmError, *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from swarm.cli.edge import JsonOption, ServerOption, TokenFileOption, connected, reported
+from swarm.protocol.errors import SwarmError
 from swarm.protocol.states import EpisodeKind
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def exec_command(
     121 no server, no power or another refusal; 122 no usable reward (aborted); 123 training is complete, nothing was run;
     124 CMD ran longer than --timeout-s (aborted); 125 finished too late for its step; 127 CMD cannot be started.
     """
-    from swarm.client.errors import TrainingComplete
+    from swarm.client.errors import ProgramNotStarted, TrainingComplete
     from swarm.client.exec import ExecRequest, run_program
 
     request = ExecRequest(
@@ -69,13 +70,18 @@ def exec_command(
         grant_timeout_s=grant_timeout_s,
     )
     output = sys.stderr.buffer if as_json else sys.stdout.buffer
-    with reported(as_json=as_json, error_exit=EXIT_ERROR):
-        try:
-            with connected(server, token_file) as client:
-                result = run_program(client, request, output)
-        except TrainingComplete as error:
-            _leave({"error": error.message, "code": error.code}, error.message, as_json=as_json)
-            raise typer.Exit(EXIT_TRAINING_COMPLETE) from None
+    with (
+        reported(
+            as_json=as_json,
+            exits={
+                TrainingComplete: EXIT_TRAINING_COMPLETE,
+                ProgramNotStarted: EXIT_NOT_FOUND,
+                SwarmError: EXIT_ERROR,
+            },
+        ),
+        connected(server, token_file) as client,
+    ):
+        result = run_program(client, request, output)
     _leave(_document(result), _sentence(result), as_json=as_json)
     raise typer.Exit(_exit_code(result))
 

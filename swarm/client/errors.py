@@ -7,6 +7,7 @@ Tree::
     ├── WaitTimeout        a wait passed its deadline while the server was answering (also a ``TimeoutError``)
     ├── TooManyFailures    run_episodes stops: nothing has succeeded for a long time
     └── ClientUsageError   an argument that can never work (a negative ``parallel``, an empty task list, ...)
+        └── ProgramNotStarted   exec: the program does not exist or may not be run
 """
 
 from __future__ import annotations
@@ -40,3 +41,9 @@ class ClientUsageError(SwarmError):
 
     code = "client_usage"
     status = 400
+
+
+class ProgramNotStarted(ClientUsageError):
+    """The program of ``swarm exec`` does not exist or may not be run."""
+
+    code = "program_not_started"

@@ -11,12 +11,11 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from swarm.client.agents import Agent, is_async
 from swarm.client.async_client import AsyncSwarmClient
 from swarm.client.calls import LONG_POLL_S
-from swarm.client.client import SwarmClient
 from swarm.client.errors import ClientUsageError
 from swarm.client.play import AnyEpisode, play
 from swarm.client.tasks import Task, as_task_set
@@ -25,6 +24,9 @@ from swarm.client.waiting import grant_timeout, granted
 from swarm.protocol.errors import SwarmError
 from swarm.protocol.messages import EpisodeTrace, GrantRequest
 from swarm.protocol.states import EpisodeKind
+
+if TYPE_CHECKING:
+    from swarm.client.client import SwarmClient
 
 Scorer = Callable[[Task, EpisodeTrace], float]
 

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 import orjson
 
 from swarm.client.client import SwarmClient
-from swarm.client.errors import ClientUsageError
+from swarm.client.errors import ProgramNotStarted
 from swarm.protocol.errors import RewardError
 from swarm.protocol.messages import FinishReply
 from swarm.protocol.states import EpisodeKind
@@ -59,7 +59,7 @@ def run_program(client: SwarmClient, request: ExecRequest, output: IO[bytes]) ->
 
     Raises:
         SwarmError: no episode was granted, or the server could not be reached.
-        ClientUsageError: the program cannot be started.
+        ProgramNotStarted: the program cannot be started.
     """
     with client.episode(
         request.task_id,
@@ -97,7 +97,7 @@ def _run(
     try:
         process = subprocess.Popen(request.command, stdout=subprocess.PIPE, env=environ)
     except OSError as error:
-        raise ClientUsageError(
+        raise ProgramNotStarted(
             f"The program {request.command[0]!r} cannot be started: {error.strerror}.",
             hint="Give a program that is on PATH or a path to it, after `--`.",
         ) from error

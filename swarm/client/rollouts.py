@@ -11,11 +11,10 @@ import inspect
 import logging
 import time
 from collections import Counter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from swarm.client.agents import Agent, is_async
 from swarm.client.async_client import AsyncSwarmClient
-from swarm.client.client import SwarmClient
 from swarm.client.errors import WaitTimeout
 from swarm.client.options import RunOptions
 from swarm.client.planning import Planner
@@ -27,6 +26,9 @@ from swarm.client.waiting import offline
 from swarm.protocol.errors import EpisodeGone, ServerUnreachable, StateError, SwarmError
 from swarm.protocol.messages import GrantRequest, PoolSnapshot, Status
 from swarm.protocol.states import EngineState, EpisodeKind, GrantOutcome
+
+if TYPE_CHECKING:
+    from swarm.client.client import SwarmClient
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from swarm.client.async_client import AsyncSwarmClient
-from swarm.client.client import SwarmClient
+
+if TYPE_CHECKING:
+    from swarm.client.client import SwarmClient
 
 
 def async_twin(client: SwarmClient | AsyncSwarmClient) -> AsyncSwarmClient:
@@ -16,6 +20,8 @@ def async_twin(client: SwarmClient | AsyncSwarmClient) -> AsyncSwarmClient:
 
 def sync_twin(client: AsyncSwarmClient) -> SwarmClient:
     """A synchronous client with the same address, token and id, for agents in threads; the caller closes it."""
+    from swarm.client.client import SwarmClient  # noqa: PLC0415 - urllib3 only where threads play
+
     s = client.settings
     return SwarmClient(
         s.url, s.token, s.client_id, timeout_s=s.timeout_s, chat_timeout_s=s.chat_timeout_s

@@ -67,6 +67,12 @@ def _add_engine(router: APIRouter, service: SwarmService, gate: Gate) -> None:
             return service.status()
         return await unless_abandoned(service.wait_step(after_step, wait_s), request.receive)
 
+    @router.get("/config", tags=["engine"], summary="The training configuration, defaults included")
+    async def get_config(request: Request) -> TrainConfig:
+        """Any token. 409 when none was set yet."""
+        gate.power(request, ANY)
+        return service.config
+
     @router.put(
         "/config",
         tags=["engine"],

@@ -126,6 +126,11 @@ class SwarmService:
 
     # -- control --------------------------------------------------------------------------------------------
 
+    @property
+    def config(self) -> TrainConfig:
+        """The training configuration; ``StateError`` when none was set yet."""
+        return self._core.config
+
     async def configure(self, config: TrainConfig) -> list[ConfigChange]:
         """Set the configuration and begin a new incarnation; the same configuration again changes nothing, in any state.
 

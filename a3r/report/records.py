@@ -1,0 +1,262 @@
+"""Everything that a campaign left behind, as plain frozen values: what planner, report and verify compute from.
+
+The planner gets exactly this object, so a decision and the report can not differ. Nothing here computes a result
+(``a3r.report.gains`` and ``a3r.report.analysis`` do) and nothing here knows the database (``a3r.report.export`` does).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Scalar: TypeAlias = int | float | str | bool | None
+"""A factor's value, as JSON keeps it."""
+
+
+class Record(BaseModel):
+    """A frozen row; unknown keys are refused, so a file with added fields does not parse; no NaN, no infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class CampaignRecord(Record):
+    """The campaign and the goal that it was given."""
+
+    id: str
+    name: str
+    ending: str
+    """``concluded``, ``stopped`` or ``running`` (records of an unfinished campaign)."""
+    failure: str | None = None
+    """Why it ended early or was blocked; None = it did not."""
+    review_mode: str
+    planner: str
+    created_at: float
+    """Unix seconds."""
+    goal_text: str
+    """goal.md, whole and unchanged."""
+    goal_spec: dict[str, Any]
+    """The goal as it was understood (``a3r.leader.goal.GoalSpec`` as JSON)."""
+    environment: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Versions of the software and facts of the hosts."""
+
+
+class StageRecord(Record):
+    """One stage and the plan that was written before it ran."""
+
+    id: str
+    ordinal: int
+    """From 1, in order of planning."""
+    kind: str
+    """``coarse``, ``refine`` or ``replicate``; seeds of ``replicate`` stages are fresh."""
+    state: str
+    plan: dict[str, Any]
+    """``a3r.leader.plan.StagePlan`` as JSON: question, design, predictions, decision_table, stop_rule, attainable."""
+    created_at: float
+
+
+class BlueprintRecord(Record):
+    """The blueprint version that was dispatched (or would have been)."""
+
+    id: str
+    stage_id: str
+    name: str
+    version: int
+    content_hash: str
+    cell_hash: str
+    review: str
+    """``a3r.core.types.ReviewStatus`` of this version."""
+    document: dict[str, Any]
+    """``a3r.blueprints.model.Blueprint`` as JSON."""
+
+    @property
+    def factors(self) -> dict[str, Scalar]:
+        """Factor name -> value."""
+        return self.document["factors"]
+
+    @property
+    def stop_at_step(self) -> int | None:
+        """Steps of a complete run, from the first server's training config; None when it has no server."""
+        servers: list[dict[str, Any]] = self.document.get("servers", [])
+        return servers[0]["train"]["stop_at_step"] if servers else None
+
+
+class AttemptRecord(Record):
+    """One try of a run."""
+
+    id: str
+    run_id: str
+    ordinal: int
+    state: str
+    failure: str | None = None
+    """``a3r.core.types.FailureClass``."""
+    reason: str = ""
+    worker: str = ""
+    host: str = ""
+    started_at: float | None = None
+    finished_at: float | None = None
+    summary: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """The worker's finish report; ``seed`` is the one proven from the server's own record."""
+
+
+class RunRecord(Record):
+    """Blueprint x seed."""
+
+    id: str
+    blueprint_id: str
+    seed: int
+    state: str
+    reason: str = ""
+    """Why it has no result, in words; empty when it succeeded."""
+    accepted_attempt: str | None = None
+    attempts: tuple[AttemptRecord, ...] = ()
+
+    def accepted(self) -> AttemptRecord | None:
+        """The one attempt whose results count."""
+        return next((a for a in self.attempts if a.id == self.accepted_attempt), None)
+
+
+class ItemRecord(Record):
+    """One held-out item of a round."""
+
+    item_id: str
+    reward: float | None
+    """None = missing; never 0."""
+    policy_version: int | None
+    calls: int
+    truncated_calls: int
+    reason: str = ""
+
+
+class EvalRecord(Record):
+    """One evaluation round of the accepted attempt of a run."""
+
+    run_id: str
+    attempt_id: str
+    name: str
+    """``initial``, ``final`` or ``step-<k>``."""
+    step: int
+    policy_version: int
+    planned: int
+    item_set_hash: str
+    evaluator_hash: str
+    fingerprint: str
+    items: tuple[ItemRecord, ...]
+
+
+class StepRecord(Record):
+    """What the report needs of one step's metrics (``swarm.protocol.messages.StepMetrics``), unrounded."""
+
+    run_id: str
+    step: int
+    policy_version: int
+    updated: bool
+    episodes: int
+    reward_mean: float | None = None
+    zero_advantage_share: float | None = None
+    truncated_share: float | None = None
+    response_tokens_mean: float | None = None
+    fingerprint: str = ""
+    rollout_s: float | None = None
+    update_s: float | None = None
+    rolled_back: str = ""
+    eval_round: str = ""
+
+
+class DecisionRecord(Record):
+    """What the leader decided, why, on which evidence."""
+
+    stage_id: str | None
+    what: str
+    why: str
+    evidence: dict[str, Any]
+    at: float
+
+
+class DeviationRecord(Record):
+    """A departure from the plan: a repair, a restart, a changed client."""
+
+    subject: str
+    """Attempt, run or blueprint id."""
+    what: str
+    why: str
+    at: float
+
+
+class ReviewRecord(Record):
+    """One verdict of a person on one blueprint version."""
+
+    blueprint_id: str
+    content_hash: str
+    verdict: str
+    by: str
+    note: str
+    at: float
+
+
+class EventRecord(Record):
+    """One line of the chronological trace."""
+
+    seq: int
+    at: float
+    actor: str
+    kind: str
+    subject: str
+    data: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+class Records(Record):
+    """A whole campaign. All sequences are in order of planning or of time."""
+
+    campaign: CampaignRecord
+    stages: tuple[StageRecord, ...] = ()
+    blueprints: tuple[BlueprintRecord, ...] = ()
+    runs: tuple[RunRecord, ...] = ()
+    evals: tuple[EvalRecord, ...] = ()
+    """Rounds of accepted attempts only."""
+    steps: tuple[StepRecord, ...] = ()
+    """Steps of accepted attempts only."""
+    reviews: tuple[ReviewRecord, ...] = ()
+    decisions: tuple[DecisionRecord, ...] = ()
+    deviations: tuple[DeviationRecord, ...] = ()
+    events: tuple[EventRecord, ...] = ()
+
+    def stage(self, stage_id: str) -> StageRecord:
+        """By id; KeyError when records are torn."""
+        return _by_id(self.stages, stage_id)
+
+    def blueprint(self, blueprint_id: str) -> BlueprintRecord:
+        """By id; KeyError when records are torn."""
+        return _by_id(self.blueprints, blueprint_id)
+
+    def run(self, run_id: str) -> RunRecord:
+        """By id; KeyError when records are torn."""
+        return _by_id(self.runs, run_id)
+
+    def stage_of(self, run: RunRecord) -> StageRecord:
+        """The stage that planned the run."""
+        return self.stage(self.blueprint(run.blueprint_id).stage_id)
+
+    def round(self, run_id: str, name: str) -> EvalRecord | None:
+        """The round of that name; None when the run has none."""
+        return next((e for e in self.evals if e.run_id == run_id and e.name == name), None)
+
+    def steps_of(self, run_id: str) -> list[StepRecord]:
+        """Steps of a run in order."""
+        return [s for s in self.steps if s.run_id == run_id]
+
+    def planned_seeds(self, factors: dict[str, Scalar]) -> set[int]:
+        """Seeds that any stage planned in the cell with exactly these factors, run or not: what is not fresh."""
+        return {
+            seed
+            for b in self.blueprints
+            if b.factors == factors
+            for seed in b.document["seeds"]
+        }
+
+
+def _by_id(rows: tuple[Any, ...], wanted: str) -> Any:
+    for row in rows:
+        if row.id == wanted:
+            return row
+    raise KeyError(wanted)

@@ -1,0 +1,194 @@
+"""What the store returns: frozen values, detached from the database. Times are Unix seconds. Imports no SQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from a3r.blueprints.model import Blueprint
+from a3r.core.types import (
+    AttemptState,
+    CampaignState,
+    FailureClass,
+    ReviewMode,
+    ReviewStatus,
+    RunState,
+    StageState,
+)
+
+
+class Row(BaseModel):
+    """A frozen row; ``model_dump(mode="json")`` is its wire form."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CampaignRow(Row):
+    """One goal under study."""
+
+    id: str
+    name: str
+    state: CampaignState
+    goal_text: str
+    """goal.md as it was when the campaign started."""
+    goal_dir: str
+    goal_spec: dict[str, Any]
+    review_mode: ReviewMode
+    planner: str
+    capacity: int
+    """Attempts at once, from ``goal_spec["capacity"]``."""
+    created_at: float
+    updated_at: float
+    stop_requested_at: float | None
+    failure: str | None
+    """Why the campaign is blocked, paused or stopped."""
+    report_path: str | None
+
+
+class StageRow(Row):
+    """One question of a campaign; ``ordinal`` counts from 1."""
+
+    id: str
+    campaign_id: str
+    ordinal: int
+    kind: str
+    state: StageState
+    plan: dict[str, Any]
+    plan_hash: str
+    """Content hash of ``plan``: what was predicted before anything ran."""
+    analysis: dict[str, Any] | None
+    created_at: float
+    decided_at: float | None
+
+
+class BlueprintRow(Row):
+    """The current version of a blueprint; ``review`` is the standing verdict on exactly this content."""
+
+    id: str
+    campaign_id: str
+    stage_id: str
+    name: str
+    version: int
+    """1 for the first; each edit adds one."""
+    blueprint: Blueprint
+    content_hash: str
+    cell_hash: str
+    artifact_sha: str
+    """sha256 of the packed client folder."""
+    review: ReviewStatus
+    created_at: float
+
+
+class ReviewRow(Row):
+    """One verdict, bound to one content hash; ``voided_at`` is set by a later edit."""
+
+    id: int
+    blueprint_id: str
+    content_hash: str
+    verdict: ReviewStatus
+    by: str
+    note: str
+    at: float
+    voided_at: float | None
+
+
+class RunRow(Row):
+    """Blueprint x seed."""
+
+    id: str
+    campaign_id: str
+    blueprint_id: str
+    seed: int
+    state: RunState
+    accepted_attempt: str | None
+    """The one attempt whose results count; set once, with ``succeeded``."""
+    failure: FailureClass | None
+    reason: str
+
+
+class AttemptRow(Row):
+    """One try of a run; ``ordinal`` counts from 1 within the run."""
+
+    id: str
+    run_id: str
+    campaign_id: str
+    ordinal: int
+    state: AttemptState
+    nonce: str
+    fencing_token: int
+    """0 until it is claimed; unique over the database afterwards."""
+    worker_id: str | None
+    lease_s: float
+    lease_expires_at: float | None
+    heartbeat_at: float | None
+    step: int | None
+    detail: str
+    stop_reason: str | None
+    """Somebody asked this attempt to stop; the hub repeats the command until it is terminal."""
+    failure: FailureClass | None
+    reason: str
+    summary: dict[str, Any]
+    queued_at: float
+    leased_at: float | None
+    unreachable_at: float | None
+    ended_at: float | None
+
+
+class WorkerRow(Row):
+    """One worker as it last registered."""
+
+    id: str
+    host: str
+    pid: int
+    slots: int
+    inventory: dict[str, Any]
+    registered_at: float
+    seen_at: float
+
+
+class EventRow(Row):
+    """One line of a campaign's history; ``seq`` grows over the whole database."""
+
+    seq: int
+    campaign_id: str
+    attempt_id: str | None
+    at: float
+    actor: str
+    kind: str
+    subject: str
+    data: dict[str, Any]
+
+
+class DecisionRow(Row):
+    """What the leader decided, why, and the numbers it looked at."""
+
+    id: int
+    campaign_id: str
+    stage_id: str | None
+    what: str
+    why: str
+    evidence: dict[str, Any]
+    at: float
+
+
+class DeviationRow(Row):
+    """Something that was done otherwise than the blueprint says (a restart, a repair)."""
+
+    id: int
+    campaign_id: str
+    blueprint_id: str | None
+    attempt_id: str | None
+    what: str
+    data: dict[str, Any]
+    at: float
+
+
+class PendingWork(Row):
+    """What the reconciler looks at in one tick."""
+
+    runs_without_live_attempt: list[RunRow]
+    """Runs that are not final and have no attempt under way, in order of creation."""
+    attempts_by_state: dict[AttemptState, list[AttemptRow]]
+    """Every attempt of the campaign; a state without attempts is absent."""
+    last_heartbeat_at: float | None
