@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 LOCK_FILE = "server.lock"
 GRACE_S = 2
 """Seconds that open answers get at shutdown before they are cut."""
+CLOSE_S = 15
+"""Seconds that the service and its engine get to end after that."""
+EXIT_STUCK = 1
 KEEP_ALIVE_S = 120
 """Idle connections are kept this long: longer than any client's pool, so that no client writes into a closing one."""
 
@@ -202,7 +205,18 @@ async def _run(
     finally:
         if boot is not None:
             boot.cancel()
-        await service.close()
+        await _close_or_exit(service)
+
+
+async def _close_or_exit(service: SwarmService) -> None:
+    """Close the service; when that hangs, end the process: a supervisor waits, and the engine ends with its socket."""
+    closing = asyncio.create_task(service.close())
+    done, _ = await asyncio.wait((closing,), timeout=CLOSE_S)
+    if not done:
+        logger.error("The service did not close within %d s; the process ends without it", CLOSE_S)
+        logging.shutdown()
+        os._exit(EXIT_STUCK)
+    await closing
 
 
 async def _start(service: SwarmService) -> None:
