@@ -23,7 +23,8 @@ def require(tokens: HubTokens, *allowed: Role) -> Callable[[Request], Role]:
         if role not in allowed:
             needed = " or ".join(r.value for r in allowed)
             raise AuthFailed(
-                f"The {role.value} token has no power to do this.", hint=f"It takes the {needed} token."
+                f"The {role.value} token has no power to do this.",
+                hint=f"It takes the {needed} token.",
             )
         return role
 

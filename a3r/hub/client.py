@@ -23,8 +23,10 @@ TIMEOUT_S = 30.0
 
 
 class HubClient:
-    """Speaks for the admin. Methods return the hub's JSON; they raise the class that the hub's error names,
-    or ``HubUnreachable`` when nobody answers."""
+    """Speaks for the admin.
+
+    Methods return the hub's JSON; they raise the class that the hub's error names, or ``HubUnreachable``.
+    """
 
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
         """Connect lazily."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hmac
 import json
 import os
-import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from a3r.core.errors import AuthFailed, WorkspaceError
+from a3r.core.ids import new_token
 
 TOKENS_FILE = "tokens.json"
-WORKER_TOKEN_FILE = "worker.token"
+WORKER_TOKEN_FILE = "worker.token"  # noqa: S105 - a file name
 """The worker's token alone: a worker never needs to read the admin's."""
 
 
@@ -47,7 +47,7 @@ class HubTokens:
             if path.exists():
                 tokens = cls.read(folder)
             else:
-                tokens = cls(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+                tokens = cls(new_token(), new_token())
                 text = json.dumps({"admin": tokens.admin, "worker": tokens.worker})
                 write_private(path, text)
             write_private(folder / WORKER_TOKEN_FILE, tokens.worker)

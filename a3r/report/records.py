@@ -20,6 +20,16 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class Cut(Record):
+    """How far these records reach in the database's append-only lists; what came later is not part of them."""
+
+    event_seq: int = 0
+    """Of the last event."""
+    decisions: int = 0
+    deviations: int = 0
+    reviews: int = 0
+
+
 class CampaignRecord(Record):
     """The campaign and the goal that it was given."""
 
@@ -39,6 +49,7 @@ class CampaignRecord(Record):
     """The goal as it was understood (``a3r.leader.goal.GoalSpec`` as JSON)."""
     environment: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Versions of the software and facts of the hosts."""
+    cut: Cut = Cut()
 
 
 class StageRecord(Record):
@@ -52,6 +63,8 @@ class StageRecord(Record):
     state: str
     plan: dict[str, Any]
     """``a3r.leader.plan.StagePlan`` as JSON: question, design, predictions, decision_table, stop_rule, attainable."""
+    plan_hash: str
+    """``a3r.core.hashing.content_hash`` of the plan, taken when it was stored."""
     created_at: float
 
 
@@ -75,6 +88,11 @@ class BlueprintRecord(Record):
         return self.document["factors"]
 
     @property
+    def seeds(self) -> tuple[int, ...]:
+        """Planned replicates."""
+        return tuple(self.document["seeds"])
+
+    @property
     def stop_at_step(self) -> int | None:
         """Steps of a complete run, from the first server's training config; None when it has no server."""
         servers: list[dict[str, Any]] = self.document.get("servers", [])
@@ -92,7 +110,6 @@ class AttemptRecord(Record):
     """``a3r.core.types.FailureClass``."""
     reason: str = ""
     worker: str = ""
-    host: str = ""
     started_at: float | None = None
     finished_at: float | None = None
     summary: dict[str, Any] = Field(default_factory=dict[str, Any])
@@ -149,16 +166,14 @@ class StepRecord(Record):
 
     run_id: str
     step: int
-    policy_version: int
-    updated: bool
-    episodes: int
+    policy_version: int | None = None
+    updated: bool | None = None
+    episodes: int | None = None
     reward_mean: float | None = None
     zero_advantage_share: float | None = None
     truncated_share: float | None = None
     response_tokens_mean: float | None = None
     fingerprint: str = ""
-    rollout_s: float | None = None
-    update_s: float | None = None
     rolled_back: str = ""
     eval_round: str = ""
 
@@ -179,7 +194,7 @@ class DeviationRecord(Record):
     subject: str
     """Attempt, run or blueprint id."""
     what: str
-    why: str
+    data: dict[str, Any] = Field(default_factory=dict[str, Any])
     at: float
 
 
@@ -192,6 +207,8 @@ class ReviewRecord(Record):
     by: str
     note: str
     at: float
+    voided: bool = False
+    """A later edit of the blueprint made this verdict void."""
 
 
 class EventRecord(Record):
@@ -248,10 +265,7 @@ class Records(Record):
     def planned_seeds(self, factors: dict[str, Scalar]) -> set[int]:
         """Seeds that any stage planned in the cell with exactly these factors, run or not: what is not fresh."""
         return {
-            seed
-            for b in self.blueprints
-            if b.factors == factors
-            for seed in b.document["seeds"]
+            seed for b in self.blueprints if b.factors == factors for seed in b.document["seeds"]
         }
 
 

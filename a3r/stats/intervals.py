@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy import stats
+from a3r.stats.distributions import normal_quantile, t_quantile, t_tail
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,6 @@ def sample_sd(values: Sequence[float | None]) -> float | None:
         return None
     centre = mean(numbers)
     return math.sqrt(math.fsum((x - centre) ** 2 for x in numbers) / (len(numbers) - 1))
-
-
-def t_quantile(probability: float, df: float) -> float:
-    """Quantile of Student's t."""
-    return float(stats.t.ppf(probability, df))
-
-
-def t_tail(statistic: float, df: float) -> float:
-    """P(T > statistic) of Student's t."""
-    return float(stats.t.sf(statistic, df))
 
 
 def mean_interval(values: Sequence[float | None], confidence: float = 0.95) -> Interval:
@@ -111,7 +101,7 @@ def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[f
     if n < 1 or not 0 <= successes <= n:
         msg = f"successes must be within 0..n and n at least 1, got {successes!r} of {n!r}"
         raise ValueError(msg)
-    z = float(stats.norm.ppf(0.5 + confidence / 2))
+    z = normal_quantile(0.5 + confidence / 2)
     share = successes / n
     scale = 1 + z**2 / n
     centre = (share + z**2 / (2 * n)) / scale
@@ -123,3 +113,17 @@ def _check_confidence(confidence: float) -> None:
     if not 0 < confidence < 1:
         msg = f"confidence must be between 0 and 1, got {confidence!r}"
         raise ValueError(msg)
+
+
+def pooled_sd(samples: Sequence[Sequence[float | None]]) -> float:
+    """Pooled within-sample standard deviation; samples with n < 2 add nothing; ValueError when none has n >= 2."""
+    squares, df = 0.0, 0
+    for sample in samples:
+        sd = sample_sd(sample)
+        if sd is not None:
+            squares += sd**2 * (len(sample) - 1)
+            df += len(sample) - 1
+    if df == 0:
+        msg = "no sample has two values"
+        raise ValueError(msg)
+    return math.sqrt(squares / df)

@@ -116,13 +116,13 @@ class AsyncSwarmClient:
             StateError: the server is OFFLINE.
         """
         ends = time.monotonic() + timeout_s
-        while True:
-            status = await self.poll_step(after_step, max(0.0, ends - time.monotonic()))
-            if step_is_over(status, after_step):
-                return status
+        status = await self.status()  # an OFFLINE server is told at once, not after a held request
+        while not step_is_over(status, after_step):
             if time.monotonic() >= ends:
                 raise step_timeout(status, after_step, timeout_s)
             await asyncio.sleep(0.01)  # a server that does not hold requests must not be hammered
+            status = await self.poll_step(after_step, max(0.0, ends - time.monotonic()))
+        return status
 
     async def register(self, role: Role | str = Role.TRAINER) -> ClientLease:
         """Register (episodes do this by themselves) and heartbeat in the background until ``close``."""

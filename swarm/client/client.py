@@ -103,14 +103,14 @@ class SwarmClient:
             StateError: the server is OFFLINE.
         """
         ends = time.monotonic() + timeout_s
-        while True:
-            wait_s = min(LONG_POLL_S, max(0.0, ends - time.monotonic()))
-            status = self.send(calls.status(after_step, wait_s))
-            if step_is_over(status, after_step):
-                return status
+        status = self.status()  # an OFFLINE server is told at once, not after a held request
+        while not step_is_over(status, after_step):
             if time.monotonic() >= ends:
                 raise step_timeout(status, after_step, timeout_s)
             time.sleep(0.01)  # a server that does not hold requests must not be hammered
+            wait_s = min(LONG_POLL_S, max(0.0, ends - time.monotonic()))
+            status = self.send(calls.status(after_step, wait_s))
+        return status
 
     def register(self, role: Role | str = Role.TRAINER) -> ClientLease:
         """Register (episodes do this by themselves) and heartbeat in the background until ``close``."""

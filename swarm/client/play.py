@@ -35,16 +35,27 @@ class Played:
 
 async def play(agent: Agent, episode: AnyEpisode, task: Task, timeout_s: float) -> Played:
     """Run ``agent`` on one granted episode and end it. Raises nothing, except when cancelled (the episode is aborted)."""
+    try:
+        return await _play(agent, episode, task, timeout_s)
+    except asyncio.CancelledError:
+        await give_up(episode)
+        raise
+
+
+async def give_up(episode: AnyEpisode) -> None:
+    """Abort an episode that nobody will end; a server that is away will find its deadline passed."""
+    if episode.outcome is None:
+        with contextlib.suppress(SwarmError):
+            await _abort(episode, "the client stopped")
+
+
+async def _play(agent: Agent, episode: AnyEpisode, task: Task, timeout_s: float) -> Played:
     reward = None
     try:
         returned = await call_agent(agent, episode, task, timeout_s)
         if episode.outcome is None:
             reward, metrics = read_score(returned)
             await _finish(episode, reward, metrics)
-    except asyncio.CancelledError:
-        with contextlib.suppress(SwarmError):
-            await _abort(episode, "the client stopped")
-        raise
     except Exception as error:  # noqa: BLE001 - an agent may raise anything; it costs one episode
         return Played(await _how_it_failed(episode, error), error=error)
     outcome = episode.outcome

@@ -18,7 +18,7 @@ from swarm.client.async_client import AsyncSwarmClient
 from swarm.client.errors import WaitTimeout
 from swarm.client.options import RunOptions
 from swarm.client.planning import Planner
-from swarm.client.play import AnyEpisode, play
+from swarm.client.play import AnyEpisode, give_up, play
 from swarm.client.tally import RunSummary, Tally
 from swarm.client.tasks import Task, as_task_set
 from swarm.client.twins import async_twin, sync_twin
@@ -92,6 +92,8 @@ class _Run:
         self._planner, self._agent, self._client, self._options = planner, agent, client, options
         self._tally = Tally(options.max_consecutive_failures)
         self._jobs: set[asyncio.Task[None]] = set()
+        self._not_begun: set[AnyEpisode] = set()
+        """Granted, but their job has not run its first line."""
         self._look_again = asyncio.Event()
         """Set when an episode's end may have changed what the pool needs."""
         self._ended_in_group: Counter[str] = Counter()
@@ -183,11 +185,13 @@ class _Run:
         return False
 
     def _start(self, episode: AnyEpisode, task: Task) -> None:
+        self._not_begun.add(episode)
         job = asyncio.create_task(self._play(episode, task))
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
 
     async def _play(self, episode: AnyEpisode, task: Task) -> None:
+        self._not_begun.discard(episode)
         played = await play(self._agent, episode, task, self._options.episode_timeout_s)
         self._tally.add(played, task)
         if played.how == "failed" and played.error and self._options.on_error is not None:
@@ -243,5 +247,6 @@ class _Run:
         for result in results:
             if isinstance(result, Exception) and not isinstance(result, SwarmError):
                 logger.warning("while stopping: %r", result)
+        await asyncio.gather(*(give_up(episode) for episode in self._not_begun))
         if self._threads is not None:
             self._threads.close()

@@ -13,15 +13,16 @@ Decode = Callable[[list[int]], str]
 
 
 class Running:
-    """A request in a slot. ``pending`` are ids that the cache does not hold yet; sampling goes on after the last of them."""
+    """A request in a slot. ``pending`` are ids of the prompt that the cache does not hold yet; after them, one sampled id at a time."""
 
     def __init__(self, request: GenerateRequest, slot: int, ready: int, room: int) -> None:
         self.request = request
         self.slot = slot
+        self.cached = ready  # positions whose keys and values the slot holds
         self.pending = request.prompt_ids[ready:]
-        self.prefilling = True
         self.temperature = request.temperature if request.temperature > 0 else 1.0
         self.greedy = request.temperature <= 0
+        self.plain = self.temperature == 1.0 and not self.greedy and not request.top_logprobs
         self.noise = Noise(request.noise_key)
         self.limit = min(request.max_tokens, room)
         self.ids: list[int] = []
@@ -35,11 +36,13 @@ class Running:
         """Append a sampled token; returns why the answer ends with it, or None when it goes on."""
         self.ids.append(token)
         self.logprobs.append(logprob)
-        self.pending = [token]
-        self.prefilling = False
-        if token in self._stop_ids or self._hits_stop_string(decode):
+        if token in self._stop_ids or (self._stop_window and self._hits_stop_string(decode)):
             return "stop"
         return "length" if len(self.ids) >= self.limit else None
+
+    def cached_ids(self) -> list[int]:
+        """The ids whose keys and values the slot holds: the prompt, then all sampled ids but the newest."""
+        return (self.request.prompt_ids + self.ids)[: self.cached]
 
     def last_token(self, finish: Finish | None) -> Chunk:
         """A chunk with the newest token only, for a streamed request."""
@@ -52,7 +55,5 @@ class Running:
         return Chunk(self.request.request_id, self.ids, self.logprobs, finish, self.top)
 
     def _hits_stop_string(self, decode: Decode) -> bool:
-        if not self._stop_window:
-            return False
         tail = decode(self.ids[-self._stop_window :])
         return any(stop in tail for stop in self.request.stop)

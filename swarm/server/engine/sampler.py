@@ -1,26 +1,28 @@
 """Continuous batching: requests come and go between ticks, every tick moves all of them one token.
 
-A tick first prefills what newcomers lack, then decodes one token for everyone else. What a request samples depends on
-its prompt, its noise key and the weights, not on who shares the batch (see ``decoder``).
+A tick is one pass of the model: newcomers' prompts (a piece of them, when long) beside one token of everyone else. What a
+request samples depends on its prompt, its noise key and the weights, not on who shares the batch (see ``decoder``).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from operator import attrgetter
 
 import torch
 from torch import Tensor
 
-from swarm.server.engine.decoder import MIN_PREFILL, MIN_ROWS, SCRATCH, Decoder
+from swarm.server.engine.decoder import MIN_PREFILL, Decoder, Part
 from swarm.server.engine.model import Llama
 from swarm.server.engine.running import Decode, Running
 from swarm.server.engine.slots import SlotTable
 from swarm.server.ports import Chunk, GenerateRequest
 
 CHUNK_TOKENS = 64  # of one row's prompt per tick: a long prompt does not stall the others for long
-PREFILL_TOKENS = 4096  # padded tokens of one prefill call
+PREFILL_TOKENS = 4096  # padded tokens that attend together
 MAX_SLOTS = 128
+SLOT = attrgetter("slot")
 CACHE_BYTES = 1 << 30
 
 
@@ -28,7 +30,7 @@ def slot_count(model: Llama, capacity: int) -> int:
     """Slots that fit ``CACHE_BYTES``, at least one and at most ``MAX_SLOTS``."""
     c = model.config
     position = 2 * 4 * c.num_hidden_layers * c.num_key_value_heads * c.head_dim
-    return max(1, min(MAX_SLOTS, CACHE_BYTES // (position * (capacity + CHUNK_TOKENS))))
+    return max(1, min(MAX_SLOTS, CACHE_BYTES // (position * capacity)))
 
 
 class Sampler:
@@ -46,7 +48,7 @@ class Sampler:
         self._capacity = model.max_len
         count = slots or slot_count(model, self._capacity)
         self._table = SlotTable(count, self._capacity)
-        self._decoder = Decoder(model, slots=count, capacity=self._capacity, max_chunk=CHUNK_TOKENS)
+        self._decoder = Decoder(model, slots=count, capacity=self._capacity)
         self._waiting: deque[GenerateRequest] = deque()
         self._running: dict[str, Running] = {}
         self._device = model.head_weight().device
@@ -64,7 +66,7 @@ class Sampler:
         """End a request now; returns its final chunk (what was sampled so far), or nothing for an unknown id."""
         running = self._running.pop(request_id, None)
         if running is not None:
-            self._table.release(running.slot)
+            self._table.release(running.slot, running.cached_ids())
             if running.request.stream:
                 return [Chunk(request_id, [], [], "abort")]
             return [running.whole("abort")]
@@ -82,13 +84,40 @@ class Sampler:
     def tick(self) -> list[Chunk]:
         """Admit what fits, move every request one step, and return the chunks that came of it."""
         chunks = self._admit()
-        prefilling = [r for r in self._running.values() if r.prefilling]
-        decoding = [r for r in self._running.values() if not r.prefilling]
-        for group in _prefill_groups(prefilling):
-            chunks += self._advance(group, max(MIN_PREFILL, _longest(group)))
-        if decoding:
-            chunks += self._advance(decoding, 1)
-        return chunks
+        if not self._running:
+            return chunks
+        decoding = [r for r in self._running.values() if not r.pending]
+        parts = [_next_tokens(decoding)] if decoding else []
+        ready = list(decoding)
+        at = list(range(len(decoding)))
+        row = len(decoding)
+        if row < len(self._running):
+            for group in _prefill_groups([r for r in self._running.values() if r.pending]):
+                parts.append(self._feed(group))
+                for running in group:
+                    if not running.pending:
+                        ready.append(running)
+                        at.append(row)
+                    row += 1
+        for running in decoding:
+            running.cached += 1
+        logits = self._decoder.extend(parts)
+        if not ready:
+            return chunks
+        # Rows of padding, and prompts of which more is to come, have logits that nobody wants.
+        wanted = logits[: len(at)] if at[-1] == len(at) - 1 else logits[self._tensor(at)]
+        return chunks + self._sample(ready, wanted)
+
+    def _feed(self, group: list[Running]) -> Part:
+        """Take the next piece of every prompt of the group."""
+        pieces = [r.pending[:CHUNK_TOKENS] for r in group]
+        starts = [r.cached for r in group]
+        for running, piece in zip(group, pieces, strict=True):
+            running.cached += len(piece)
+            running.pending = running.pending[len(piece) :]
+            self._table.note(running.slot, running.cached_ids())
+        ids = [token for piece in pieces for token in piece]
+        return Part([r.slot for r in group], starts, ids, [len(piece) for piece in pieces])
 
     def _admit(self) -> list[Chunk]:
         refused: list[Chunk] = []
@@ -104,47 +133,31 @@ class Sampler:
             self._running[request.request_id] = Running(request, place.slot, place.ready, room)
         return refused
 
-    def _advance(self, group: list[Running], width: int) -> list[Chunk]:
-        """Feed up to ``width`` pending ids of every request of the group; sample where nothing is pending after it."""
-        padding = max(0, MIN_ROWS - len(group)) if width == 1 else 0
-        rows = [r.slot for r in group] + [SCRATCH] * padding
-        start = [self._table.length(r.slot) for r in group] + [0] * padding
-        fed = [r.pending[:width] for r in group]
-        tokens = [ids + [0] * (width - len(ids)) for ids in fed] + [[0]] * padding
-        last = [len(ids) - 1 for ids in fed] + [0] * padding
-        logits = self._decoder.extend(*(self._tensor(v) for v in (tokens, start, rows, last)))
-        ready: list[int] = []
-        for index, (running, ids) in enumerate(zip(group, fed, strict=True)):
-            self._table.append(running.slot, ids)
-            running.pending = running.pending[len(ids) :]
-            if not running.pending:
-                ready.append(index)
-        return self._sample([group[i] for i in ready], logits, ready) if ready else []
-
     @torch.inference_mode()
-    def _sample(self, group: list[Running], logits: Tensor, at: list[int]) -> list[Chunk]:
-        """Draw one token for each of ``group``, whose logits are rows ``at``."""
-        temperature = self._tensor([[r.temperature] for r in group], torch.float32)
-        logprobs = torch.log_softmax(logits[self._tensor(at)] / temperature, -1)
-        uniform = [[0.0 if r.greedy else r.noise.next()] for r in group]
-        picked = _inverse_cdf(logprobs, self._tensor(uniform, torch.float64))
-        greedy = self._tensor([[r.greedy] for r in group], torch.bool)
-        picked = torch.where(greedy, logprobs.argmax(-1, keepdim=True), picked)
+    def _sample(self, group: list[Running], logits: Tensor) -> list[Chunk]:
+        """Draw one token for each of ``group``, whose logits are the rows of ``logits``."""
+        plain = all(r.plain for r in group)
+        if not plain:
+            logits = logits / self._tensor([[r.temperature] for r in group], torch.float32)
+        logprobs = torch.log_softmax(logits, -1)
+        uniform = self._tensor([r.noise.next() for r in group], torch.float64)[:, None]
+        picked = _inverse_cdf(logits, uniform)
+        if not plain:
+            greedy = self._tensor([[r.greedy] for r in group], torch.bool)
+            picked = torch.where(greedy, logprobs.argmax(-1, keepdim=True), picked)
+            self._note_top(group, logprobs)
         values = logprobs.gather(1, picked)[:, 0].tolist()
-        self._note_top(group, logprobs)
         chunks: list[Chunk] = []
         for running, token, value in zip(group, picked[:, 0].tolist(), values, strict=True):
-            chunks += self._accept(running, token, value)
+            finish = running.accept(token, value, self._decode)
+            if finish is not None:
+                del self._running[running.request.request_id]
+                self._table.release(running.slot, running.cached_ids())
+            if running.request.stream:
+                chunks.append(running.last_token(finish))
+            elif finish is not None:
+                chunks.append(running.whole(finish))
         return chunks
-
-    def _accept(self, running: Running, token: int, logprob: float) -> Iterable[Chunk]:
-        finish = running.accept(token, logprob, self._decode)
-        if finish is not None:
-            del self._running[running.request.request_id]
-            self._table.release(running.slot)
-        if running.request.stream:
-            return [running.last_token(finish)]
-        return [] if finish is None else [running.whole(finish)]
 
     def _note_top(self, group: list[Running], logprobs: Tensor) -> None:
         most = max(r.request.top_logprobs for r in group)
@@ -160,15 +173,20 @@ class Sampler:
         return torch.tensor(values, dtype=dtype, device=self._device)
 
 
-def _inverse_cdf(logprobs: Tensor, uniform: Tensor) -> Tensor:
+def _inverse_cdf(logits: Tensor, uniform: Tensor) -> Tensor:
     """First id whose cumulative probability exceeds ``uniform`` (scaled to the sum); [B, V], [B, 1] -> [B, 1]."""
-    cumulative = logprobs.to(torch.float64).exp().cumsum(-1)
+    cumulative = torch.softmax(logits, -1, dtype=torch.float64).cumsum(-1)
     target = uniform * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, target, right=True).clamp_(max=logprobs.shape[1] - 1)
+    return torch.searchsorted(cumulative, target, right=True).clamp_(max=logits.shape[1] - 1)
 
 
-def _longest(group: list[Running]) -> int:
-    return min(CHUNK_TOKENS, max(len(r.pending) for r in group))
+def _next_tokens(decoding: list[Running]) -> Part:
+    decoding.sort(key=SLOT)  # a block of slots in order is read as it lies
+    return Part(
+        slots=[r.slot for r in decoding],
+        starts=[r.cached for r in decoding],
+        ids=[r.ids[-1] for r in decoding],
+    )
 
 
 def _prefill_groups(prefilling: list[Running]) -> Iterable[list[Running]]:

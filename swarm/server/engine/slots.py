@@ -30,7 +30,6 @@ class SlotTable:
     def __init__(self, count: int, capacity: int) -> None:
         self.count = count
         self._ids: npt.NDArray[np.int32] = np.full((count + 1, capacity), -1, dtype=np.int32)
-        self._length = np.zeros(count + 1, dtype=np.int64)
         self._affinity = [""] * (count + 1)
         self._used = np.zeros(count + 1, dtype=np.int64)
         self._free = set(range(1, count + 1))
@@ -60,22 +59,16 @@ class SlotTable:
         self._free.remove(slot)
         self._ids[slot, ready:] = -1
         self._ids[slot, :ready] = prompt_ids[:ready]
-        self._length[slot] = ready
         self._affinity[slot] = affinity
         return Placement(slot, ready, source if copied else 0, copied)
 
-    def append(self, slot: int, ids: list[int]) -> None:
-        """Note ids whose keys and values were just computed into the slot."""
-        start = int(self._length[slot])
-        self._ids[slot, start : start + len(ids)] = ids
-        self._length[slot] = start + len(ids)
+    def note(self, slot: int, ids: list[int]) -> None:
+        """Say which ids the slot caches by now, from its start; they may be more than the last note said, not others."""
+        self._ids[slot, : len(ids)] = ids
 
-    def length(self, slot: int) -> int:
-        """Cached positions of the slot."""
-        return int(self._length[slot])
-
-    def release(self, slot: int) -> None:
-        """Give the slot back; what it caches stays until someone else takes it."""
+    def release(self, slot: int, ids: list[int]) -> None:
+        """Give the slot back; ``ids``, which it caches, stay until someone else takes it."""
+        self.note(slot, ids)
         self._clock += 1
         self._used[slot] = self._clock
         self._free.add(slot)
@@ -83,7 +76,6 @@ class SlotTable:
     def forget(self) -> None:
         """Void every cached prefix (the weights changed). Slots in use stay taken."""
         self._ids[:] = -1
-        self._length[:] = 0
         self._affinity = [""] * (self.count + 1)
 
     def _shared(self, prompt_ids: list[int]) -> npt.NDArray[np.int64]:

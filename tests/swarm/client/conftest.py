@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from swarm.client import AsyncSwarmClient, SwarmClient
-from swarm.testing.server_fixture import LiveServer, live_server
+from swarm.testing.live_server import LiveServer, live_server
 
-SMALL: dict[str, Any] = {
-    "engine": "toy",
-    "stop_at_step": 3,
-    "batch": {"tasks": 2, "repeat": 2, "drain_deadline_s": 0.2},
-}
+
+@pytest.fixture
+def small() -> dict[str, Any]:
+    """A training config of three steps of two groups of two."""
+    return {
+        "engine": "toy",
+        "stop_at_step": 3,
+        "batch": {"tasks": 2, "repeat": 2, "drain_deadline_s": 0.2},
+    }
 
 
 @pytest.fixture
@@ -28,18 +30,20 @@ def server(tmp_path: Path) -> Generator[LiveServer]:
 
 
 @pytest.fixture
-def client(server: LiveServer) -> Generator[SwarmClient]:
+def client(server: LiveServer, small: dict[str, Any]) -> Generator[SwarmClient]:
     """An admin's client of a server that serves the small config."""
     with SwarmClient(server.url, server.tokens.admin) as one:
-        one.configure(SMALL)
+        one.configure(small)
         one.start()
         yield one
 
 
 @pytest.fixture
-async def async_client(server: LiveServer) -> AsyncGenerator[AsyncSwarmClient]:
+async def async_client(
+    server: LiveServer, small: dict[str, Any]
+) -> AsyncGenerator[AsyncSwarmClient]:
     async with AsyncSwarmClient(server.url, server.tokens.admin) as one:
-        await one.configure(SMALL)
+        await one.configure(small)
         await one.start()
         yield one
 
@@ -55,32 +59,3 @@ def silent_url() -> Generator[str]:
 def closed_url() -> str:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
-def http(status: str, body: bytes, *headers: str) -> bytes:
-    head = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers]
-    return "\r\n".join([*head, "", ""]).encode() + body
-
-
-@contextmanager
-def scripted_server(replies: list[bytes]) -> Generator[tuple[str, Callable[[], int]]]:
-    """Answer one connection after another with these bytes (empty = cut it); yields the URL and a counter of requests."""
-    served: list[int] = []
-
-    def serve(listener: socket.socket) -> None:
-        for reply in replies:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection:
-                connection.recv(65536)
-                served.append(1)
-                connection.sendall(reply)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(5)
-        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", lambda: len(served)
-    thread.join(6)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from swarm.client import AsyncSwarmClient, SwarmClient, TrainingComplete, WaitTimeout
 from swarm.protocol.errors import AuthError, ConfigError, EpisodeGone, RewardError, StateError
 from swarm.protocol.states import EngineState, EpisodeState, Role
-from swarm.testing.server_fixture import LiveServer
-from tests.swarm.client.conftest import SMALL
+from swarm.testing.live_server import LiveServer
 
 HELLO = [{"role": "user", "content": "Compute 1+2."}]
 
@@ -20,10 +21,10 @@ def play(client: SwarmClient, task_id: str, reward: float) -> str:
     return episode.id
 
 
-def test_a_run_by_hand_from_offline_to_trained(server: LiveServer) -> None:
+def test_a_run_by_hand_from_offline_to_trained(server: LiveServer, small: dict[str, Any]) -> None:
     with SwarmClient(server.url, server.tokens.admin) as client:
         assert client.status().state is EngineState.OFFLINE
-        changes = client.configure({**SMALL, "stop_at_step": 1})
+        changes = client.configure({**small, "stop_at_step": 1})
         assert "stop_at_step" in {change.key for change in changes}
         assert client.config().stop_at_step == 1
         assert client.start().state is EngineState.ROLLING
@@ -102,9 +103,15 @@ def test_waiting_for_a_step_ends_at_the_deadline_and_says_what_is_missing(
 
 
 def test_an_episode_that_is_not_needed_is_refused_at_the_deadline(client: SwarmClient) -> None:
-    with client.episode("a"), client.episode("a"), client.episode("b"), client.episode("b"):
-        with pytest.raises(WaitTimeout, match="step 0"), client.episode("c", grant_timeout_s=0.1):
-            pytest.fail("the step needs no fifth episode")
+    with (
+        client.episode("a"),
+        client.episode("a"),
+        client.episode("b"),
+        client.episode("b"),
+        pytest.raises(WaitTimeout, match="step 0"),
+        client.episode("c", grant_timeout_s=0.1),
+    ):
+        pytest.fail("the step needs no fifth episode")
 
 
 async def test_the_async_client_plays_an_episode(async_client: AsyncSwarmClient) -> None:

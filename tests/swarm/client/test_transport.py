@@ -8,12 +8,12 @@ import time
 import orjson
 import pytest
 
-from swarm.client import AsyncSwarmClient, ClientUsageError, SwarmClient
-from swarm.client import calls
+from swarm.client import AsyncSwarmClient, ClientUsageError, SwarmClient, calls
 from swarm.client.retry import LONGEST_DELAY_S, Backoff, retry_after_s
 from swarm.protocol.errors import AuthError, EngineFailed, QueueFull, ServerUnreachable, StateError
 from swarm.protocol.messages import GrantRequest, Status
-from tests.swarm.client.conftest import http, scripted_server
+from swarm.testing.scripted_server import http_reply as http
+from swarm.testing.scripted_server import scripted_server
 
 STATUS = b'{"state": "ROLLING", "step": 4}'
 QUEUE_FULL = orjson.dumps(QueueFull("full", hint="later").envelope())
@@ -117,9 +117,9 @@ def test_errors_arrive_as_the_server_raised_them() -> None:
     with (
         scripted_server([http("409 Conflict", envelope)]) as (url, _),
         SwarmClient(url, "t") as client,
+        pytest.raises(StateError) as caught,
     ):
-        with pytest.raises(StateError) as caught:
-            client.status()
+        client.status()
     assert (caught.value.message, caught.value.hint, caught.value.details) == (
         "busy",
         "stop first",

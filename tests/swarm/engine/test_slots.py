@@ -4,8 +4,8 @@ from swarm.server.engine.slots import SlotTable
 def fill(table, prompt, affinity):
     """Take a slot, cache the whole prompt in it, give it back."""
     place = table.place(prompt, affinity)
-    table.append(place.slot, prompt[place.ready :])
-    table.release(place.slot)
+    table.note(place.slot, prompt)
+    table.release(place.slot, prompt)
     return place
 
 

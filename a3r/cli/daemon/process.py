@@ -1,0 +1,189 @@
+"""The daemon: hub, leader and lease clock of one workspace in one process. All of its truth is in the database.
+
+Wiring only: what each part does is written in ``a3r.hub``, ``a3r.leader`` and ``a3r.store``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from a3r.cli.daemon.local_worker import LocalWorker
+from a3r.cli.daemon.lock import daemon_lock
+from a3r.cli.daemon.serving import HubServer
+from a3r.cli.daemon.starting import FAILURE_FILE
+from a3r.cli.daemon.ticking import Ticker
+from a3r.cli.daemon.window import show
+from a3r.cli.settings import resolve
+from a3r.cli.terminal import terminal_or_none
+from a3r.core.clock import SystemClock
+from a3r.core.errors import A3RError
+from a3r.core.ports import Clock
+from a3r.core.workspace import Workspace
+from a3r.hub import leases
+from a3r.hub.app import create_app
+from a3r.hub.ready import READY_FILE, ReadyRecord, read_ready
+from a3r.hub.settings import HubSettings
+from a3r.hub.state import Hooks, ReadGoal
+from a3r.hub.tokens import HubTokens
+from a3r.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+Reconcile = Callable[[Store, Clock, Workspace], bool]
+
+
+def run(
+    folder: Path,
+    *,
+    local_worker: bool = True,
+    window: bool = True,
+    reconcile: Reconcile | None = None,
+) -> int:
+    """Run the daemon of the workspace ``folder`` until SIGTERM, SIGINT or a shutdown request; return the exit code.
+
+    Args:
+        folder: The ``.a3r`` folder; made when it is missing.
+        local_worker: Keep a worker on this host.
+        window: Show the log in a tmux window, where there is tmux.
+        reconcile: The leader's tick; default the real leader.
+    """
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    for noisy in ("apscheduler", "matplotlib", "urllib3", "uvicorn"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    try:
+        workspace = Workspace.create(folder)
+        with daemon_lock(workspace.daemon):
+            if window and (terminal := terminal_or_none()) is not None:
+                show(workspace, terminal)
+            _serve(workspace, reconcile or leader_tick, local_worker=local_worker)
+    except A3RError as error:
+        _leave_reason(folder, error)
+        logger.error("%s", error)  # noqa: TRY400 - an expected failure, told in words
+        return error.exit_code
+    return 0
+
+
+def leader_tick(store: Store, clock: Clock, workspace: Workspace) -> bool:
+    """One look of the real leader at every campaign."""
+    from a3r.leader.reconcile import reconcile
+
+    return reconcile(store, clock, workspace)
+
+
+def read_goal(text: str, folder: str) -> ReadGoal:
+    """What the hub files of a goal."""
+    from a3r.leader.goal import parse_goal
+
+    spec = parse_goal(text, Path(folder) / "goal.md")
+    return ReadGoal(
+        name=spec.name,
+        spec=spec.model_dump(mode="json"),
+        review=spec.review,
+        planner=spec.planner,
+    )
+
+
+def _serve(workspace: Workspace, reconcile: Reconcile, *, local_worker: bool) -> None:
+    clock = SystemClock()
+    tokens = HubTokens.load_or_mint(workspace.daemon)
+    settings = HubSettings.model_validate(
+        {
+            "workspace": workspace.root,
+            "epoch": secrets.token_hex(16),
+            "started_at": clock.time(),
+            **{setting.name: setting.value for setting in resolve(workspace.root, os.environ)},
+        }
+    )
+    store = Store.open(workspace.database, clock)
+    sock = listen(workspace)
+    try:
+        worker = LocalWorker(workspace, clock) if local_worker else None
+
+        def work() -> bool:
+            moved = leases.expire(store, settings, clock.time())
+            return reconcile(store, clock, workspace) or moved > 0
+
+        ticker = Ticker(work, lambda: store.changed.count, clock)
+        _run_server(workspace, store, tokens, settings, sock, ticker, worker)
+    finally:
+        sock.close()
+        store.close()
+
+
+def _run_server(
+    workspace: Workspace,
+    store: Store,
+    tokens: HubTokens,
+    settings: HubSettings,
+    sock: socket.socket,
+    ticker: Ticker,
+    worker: LocalWorker | None,
+) -> None:
+    server = HubServer(sock)
+    hooks = Hooks(read_goal=read_goal, on_shutdown=server.stop, leader_report=ticker.report)
+    app = create_app(store, tokens, settings, hooks)
+    port = sock.getsockname()[1]
+    ready = ReadyRecord(
+        url=f"http://{HOST}:{port}",
+        port=port,
+        pid=os.getpid(),
+        epoch=settings.epoch,
+        started_at=settings.started_at,
+    )
+
+    def on_listening() -> None:
+        ready.write(workspace.daemon)
+        logger.info("Listening on %s for workspace %s.", ready.url, workspace.root)
+        ticker.start()
+        if worker is not None:
+            ticker.also(worker.tend)
+
+    try:
+        server.run(app, on_listening, before_close=app.state.hub.close)
+    finally:
+        ticker.stop()
+        _withdraw(workspace, settings.epoch)
+        logger.info("Ended; workers and attempts go on.")
+
+
+def listen(workspace: Workspace) -> socket.socket:
+    """Return a listening socket: on the former daemon's port if that is free, so that remote workers find us again, else on any."""
+    former = read_ready(workspace.daemon)
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((HOST, former.port if former else 0))
+    except OSError:
+        sock.bind((HOST, 0))
+    sock.listen(256)
+    sock.setblocking(False)
+    return sock
+
+
+def _withdraw(workspace: Workspace, epoch: str) -> None:
+    """Mark the record as over. The port stays in it: the next daemon tries to get the same one."""
+    ready = read_ready(workspace.daemon)
+    if ready is not None and ready.epoch == epoch:
+        ready.model_copy(update={"pid": 0}).write(workspace.daemon)
+    elif ready is None:
+        (workspace.daemon / READY_FILE).unlink(missing_ok=True)
+
+
+def _leave_reason(folder: Path, error: A3RError) -> None:
+    """Tell whoever started us why we do not run; a read-only folder keeps it to the log."""
+    try:
+        (folder / "daemon" / FAILURE_FILE).write_text(
+            json.dumps(error.envelope(), default=str), encoding="utf-8"
+        )
+    except OSError:
+        logger.warning("The reason could not be written beside the log.")

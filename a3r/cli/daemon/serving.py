@@ -1,0 +1,82 @@
+"""uvicorn in the daemon's main thread, ended in order by signals or by a request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Generator
+from typing import Any
+
+import uvicorn
+
+GRACE_S = 3
+
+
+class HubServer:
+    """Serves one app on one listening socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: _Server | None = None
+
+    def run(
+        self, app: Any, on_listening: Callable[[], None], before_close: Callable[[], None]
+    ) -> None:
+        """Serve until stopped. ``before_close`` lets long polls go, so that the end does not wait for them."""
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        self._server = _Server(config, on_listening, before_close)
+        asyncio.run(self._serve(self._server))
+
+    async def _serve(self, server: _Server) -> None:
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, server.end)
+        await server.serve(sockets=[self._sock])
+
+    def stop(self) -> None:
+        """End in order; from any thread."""
+        if self._loop is not None and self._server is not None:
+            self._loop.call_soon_threadsafe(self._server.end)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that tells when it listens and leaves the signals to us."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        on_listening: Callable[[], None],
+        before_close: Callable[[], None],
+    ) -> None:
+        super().__init__(config)
+        self._on_listening = on_listening
+        self._before_close = before_close
+
+    def end(self) -> None:
+        """First call: in order. Second: at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._before_close()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave the signals alone: uvicorn would raise them again after the shutdown."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections, then announce."""
+        await super().startup(sockets)
+        self._on_listening()

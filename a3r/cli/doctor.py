@@ -1,0 +1,39 @@
+"""``a3r doctor``: look at this machine and workspace, say what is wrong and what to do. Starts and changes nothing."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import typer
+
+from a3r.cli.edge import JsonOption, emit, reported
+
+Json = dict[str, Any]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("doctor")(doctor)
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Check Python, torch, tmux, disk, workspace, ports, daemon and workers; under 10 s.
+
+    Exit codes: 0 nothing fails (warnings allowed), 1 something fails.
+    """
+    with reported(as_json=as_json):
+        from a3r.cli.doctor_checks import CHECKS, guarded
+
+        with ThreadPoolExecutor(len(CHECKS)) as pool:
+            found = list(pool.map(guarded, CHECKS))
+        failed = [check.name for check in found if check.level == "fail"]
+        body: Json = {"ok": not failed, "checks": [check.as_json() for check in found]}
+        lines: list[str] = []
+        for check in found:
+            lines.append(f"{check.level:<4}  {check.name}: {check.detail}")
+            if check.hint and check.level != "ok":
+                lines.append(f"      hint: {check.hint}")
+        emit(body, lines, as_json=as_json)
+        if failed:
+            raise typer.Exit(1)

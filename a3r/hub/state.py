@@ -1,0 +1,107 @@
+"""What every route of one hub shares, and the callbacks by which the hub reaches what it does not know."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from a3r.core.ports import Clock
+from a3r.core.types import ReviewMode
+from a3r.hub.changes import Changes
+from a3r.hub.settings import HubSettings
+from a3r.hub.tokens import HubTokens
+from a3r.store.store import Store
+
+T = TypeVar("T")
+
+BRIDGE_WAIT_S = 1.0
+POLL_GAP_S = 0.05
+
+
+@dataclass(frozen=True)
+class ReadGoal:
+    """What the hub must know of a goal to file it; reading one is the leader's."""
+
+    name: str
+    spec: dict[str, Any]
+    review: ReviewMode
+    planner: str
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _no_report() -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Callbacks that the wiring fills in. They may be called from any thread and must be quick."""
+
+    read_goal: Callable[[str, str], ReadGoal]
+    """Reads the text of a goal.md that lies in a folder; raises ``GoalError``."""
+    on_change: Callable[[], None] = _nothing
+    """A worker or a person changed something: the leader may want to look."""
+    on_shutdown: Callable[[], None] = _nothing
+    """Somebody with the admin token asked the process to end."""
+    leader_report: Callable[[], dict[str, Any]] = _no_report
+    """How the leader's tick is doing, as JSON."""
+
+
+@dataclass
+class Hub:
+    """One per app. ``store`` is synchronous: routes call it through threads."""
+
+    store: Store
+    tokens: HubTokens
+    settings: HubSettings
+    hooks: Hooks
+    clock: Clock
+    changes: Changes = field(default_factory=Changes)
+
+    def follow_store(self) -> None:
+        """Pass the store's commits on to the long polls, from a thread that ends with ``close``."""
+        threading.Thread(target=self._follow, name="hub-changes", daemon=True).start()
+
+    def _follow(self) -> None:
+        seen = self.store.changed.count
+        while not self.changes.closed:
+            count = self.store.changed.wait(seen, BRIDGE_WAIT_S)
+            if count != seen:
+                seen = count
+                self.changes.notify()
+
+    def close(self) -> None:
+        """Let every long poll go. Safe to call twice."""
+        self.changes.close()
+        self.store.changed.notify()
+
+    def changed(self) -> None:
+        """Tell the leader that there may be something to do; waiters are woken by the store's own count."""
+        self.hooks.on_change()
+
+    async def poll(
+        self, look: Callable[[], T | None], wait_s: float, gone: Callable[[], Awaitable[bool]]
+    ) -> T | None:
+        """Return ``look()`` as soon as it is not None, or None after ``wait_s`` (at most ``max_wait_s``).
+
+        ``gone`` is asked before each look, so that nothing is handed to a caller who has left.
+        """
+        clock = asyncio.get_running_loop()
+        deadline = clock.time() + min(max(wait_s, 0.0), self.settings.max_wait_s)
+        while True:
+            seen = self.changes.count
+            if await gone():
+                return None
+            found = await asyncio.to_thread(look)
+            left = deadline - clock.time()
+            if found is not None or left <= 0 or self.changes.closed:
+                return found
+            await self.changes.wait(seen, left)
+            # Writes come in bursts; a look a burst is enough.
+            await asyncio.sleep(min(POLL_GAP_S, max(left, 0.0)))

@@ -1,0 +1,1 @@
+"""The leader: reads goals, plans stages, turns results into decisions, and drives every campaign to its report."""

@@ -1,0 +1,218 @@
+"""A running stage: queue attempts within the budgets, settle runs whose attempts are over, and see when all of it is done."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from a3r.core.types import (
+    TERMINAL_ATTEMPTS,
+    TERMINAL_RUNS,
+    AttemptState,
+    CampaignState,
+    ReviewStatus,
+    RunState,
+    StageState,
+)
+from a3r.leader.retry import may_retry, reason_of
+from a3r.leader.review_gate import DECIDED
+from a3r.leader.sweep_steps import evidence_of
+from a3r.leader.tick import Tick
+from a3r.report.analysis import minimum
+from a3r.store.rows import AttemptRow, BlueprintRow, RunRow, StageRow
+
+AHEAD = 2
+"""Attempts queued or under way at once, as a multiple of the capacity: a worker that gets free never waits for a tick."""
+WALL_CLOCK = "the wall clock budget was used up"
+
+
+def run_stage(tick: Tick, stage: StageRow) -> bool:
+    """One look at a running stage; True when something was written."""
+    blueprints = tick.store.blueprints(tick.id, stage.id)
+    changed = _make_runs(tick, blueprints)
+    runs = _runs_of(tick, blueprints)
+    if tick.wall_clock_is_up():
+        changed |= _cancel_waiting(tick, runs)
+    else:
+        changed |= _settle_and_queue(tick, blueprints, runs)
+    changed |= _show_state(tick, blueprints, runs)
+    if changed:
+        return True
+    return _finish_stage(tick, stage, blueprints, runs) if _is_over(blueprints, runs) else False
+
+
+def _runs_of(tick: Tick, blueprints: list[BlueprintRow]) -> list[RunRow]:
+    ids = {b.id for b in blueprints}
+    return [r for r in tick.store.runs(tick.id) if r.blueprint_id in ids]
+
+
+def _make_runs(tick: Tick, blueprints: list[BlueprintRow]) -> bool:
+    have = Counter(r.blueprint_id for r in tick.store.runs(tick.id))
+    missing = [
+        b
+        for b in blueprints
+        if b.review is ReviewStatus.APPROVED and have[b.id] < len(b.blueprint.seeds)
+    ]
+    for blueprint in missing:
+        tick.store.ensure_runs(blueprint.id)
+    return bool(missing)
+
+
+def _settle_and_queue(tick: Tick, blueprints: list[BlueprintRow], runs: list[RunRow]) -> bool:
+    """Runs without a live attempt either get one (within the capacity) or end."""
+    by_id, of_run = {b.id: b for b in blueprints}, {r.id: r for r in runs}
+    room = AHEAD * tick.campaign.capacity - _able(tick, by_id, of_run)
+    waiting = tick.store.pending_work(tick.id).runs_without_live_attempt
+    ours = [r for r in waiting if r.id in of_run]
+    changed = _cancel_rejected(tick, by_id, runs)
+    for run in sorted(ours, key=lambda r: -_cost(by_id[r.blueprint_id])):
+        blueprint = by_id[run.blueprint_id]
+        attempts = tick.store.attempts_of_run(run.id)
+        limit = blueprint.blueprint.limits.max_attempts
+        if blueprint.review is ReviewStatus.REJECTED:
+            continue
+        if not may_retry(attempts, limit):
+            _end_after(tick, run, attempts, limit)
+        elif blueprint.review is ReviewStatus.APPROVED and room > 0:
+            _note_retry(tick, blueprint, attempts)
+            tick.store.queue_attempt(run.id, tick.now)
+            room -= 1
+        else:
+            continue
+        changed = True
+    return changed
+
+
+def _able(tick: Tick, by_id: dict[str, BlueprintRow], of_run: dict[str, RunRow]) -> int:
+    """Attempts under way, and queued ones that a worker may claim: one whose approval was voided by an edit waits."""
+    count = 0
+    for state, found in tick.store.pending_work(tick.id).attempts_by_state.items():
+        if state is AttemptState.QUEUED:
+            ours = [by_id[of_run[a.run_id].blueprint_id] for a in found if a.run_id in of_run]
+            count += sum(b.review is ReviewStatus.APPROVED for b in ours)
+        elif state not in TERMINAL_ATTEMPTS:
+            count += len(found)
+    return count
+
+
+def _cancel_rejected(tick: Tick, by_id: dict[str, BlueprintRow], runs: list[RunRow]) -> bool:
+    """Runs of a blueprint that was rejected after they were made; one under way ends by itself first."""
+    rejected = [
+        r
+        for r in runs
+        if by_id[r.blueprint_id].review is ReviewStatus.REJECTED and r.state not in TERMINAL_RUNS
+    ]
+    idle = _waiting_ids(tick)
+    found = [r for r in rejected if r.id in idle]
+    for run in found:
+        _end(tick, run, RunState.CANCELLED, "not run: the blueprint was rejected")
+    return bool(found)
+
+
+def _waiting_ids(tick: Tick) -> set[str]:
+    """Runs that no worker holds: without a live attempt, or with a queued one."""
+    work = tick.store.pending_work(tick.id)
+    queued = {a.run_id for a in work.attempts_by_state.get(AttemptState.QUEUED, [])}
+    return {r.id for r in work.runs_without_live_attempt} | queued
+
+
+def _cost(row: BlueprintRow) -> int:
+    """Episodes of a run: the long ones go first, so that the stage does not end on one of them alone."""
+    config = row.blueprint.servers[0].train
+    return config.batch.tasks * config.batch.repeat * config.stop_at_step
+
+
+def _end(tick: Tick, run: RunRow, state: RunState, reason: str) -> None:
+    tick.store.set_run_state(run.id, state, failure=None, reason=reason)
+
+
+def _end_after(tick: Tick, run: RunRow, attempts: list[AttemptRow], max_attempts: int) -> None:
+    last, reason = attempts[-1], reason_of(attempts, max_attempts)
+    if last.state is AttemptState.CANCELLED:
+        _end(tick, run, RunState.CANCELLED, reason)
+    else:
+        tick.store.set_run_state(run.id, RunState.FAILED, failure=last.failure, reason=reason)
+
+
+def _note_retry(tick: Tick, blueprint: BlueprintRow, attempts: list[AttemptRow]) -> None:
+    if not attempts:
+        return
+    last = attempts[-1]
+    known = tick.store.deviations(tick.id)
+    if any(d.attempt_id == last.id and d.data.get("remedy") == "new_attempt" for d in known):
+        return
+    why = last.reason or (last.failure.value if last.failure else last.state.value)
+    tick.store.add_deviation(
+        tick.id,
+        f"a new attempt, from step 0, after attempt {last.ordinal} ended as {last.state.value}",
+        {
+            "remedy": "new_attempt",
+            "why": why,
+            "failure": last.failure.value if last.failure else None,
+        },
+        tick.now,
+        blueprint_id=blueprint.id,
+        attempt_id=last.id,
+    )
+
+
+def _cancel_waiting(tick: Tick, runs: list[RunRow]) -> bool:
+    """The budget is used: nothing new begins, what is under way may end."""
+    idle = _waiting_ids(tick)
+    waiting = [r for r in runs if r.id in idle and r.state not in TERMINAL_RUNS]
+    for run in waiting:
+        attempts = tick.store.attempts_of_run(run.id)
+        tried = bool(attempts) and attempts[-1].state in TERMINAL_ATTEMPTS
+        reason = f"{WALL_CLOCK}, after: {reason_of(attempts, 0)}" if tried else WALL_CLOCK
+        _end(tick, run, RunState.CANCELLED, reason)
+    return bool(waiting)
+
+
+def _show_state(tick: Tick, blueprints: list[BlueprintRow], runs: list[RunRow]) -> bool:
+    """``awaiting_review`` while nothing can go on without a verdict (an edit voided it), else ``running``."""
+    by_id, of_run = {b.id: b for b in blueprints}, {r.id: r for r in runs}
+    undecided = any(b.review not in DECIDED for b in blueprints)
+    if undecided and not _able(tick, by_id, of_run):
+        return tick.enter(CampaignState.AWAITING_REVIEW)
+    return tick.enter(CampaignState.RUNNING)
+
+
+def _is_over(blueprints: list[BlueprintRow], runs: list[RunRow]) -> bool:
+    if any(b.review not in DECIDED for b in blueprints):
+        return False
+    have = Counter(r.blueprint_id for r in runs)
+    planned = all(
+        have[b.id] >= len(b.blueprint.seeds)
+        for b in blueprints
+        if b.review is ReviewStatus.APPROVED
+    )
+    return planned and all(r.state in TERMINAL_RUNS for r in runs)
+
+
+def _finish_stage(
+    tick: Tick, stage: StageRow, blueprints: list[BlueprintRow], runs: list[RunRow]
+) -> bool:
+    failed = [r for r in runs if r.state is RunState.FAILED]
+    if failed and not any(r.state is RunState.SUCCEEDED for r in runs):
+        text = _all_failed(stage, failed)
+        if not _was_blocked_for(tick, text):
+            return tick.enter(CampaignState.BLOCKED, failure=text)
+    analysis = minimum(tick.records())
+    tick.store.set_stage_state(stage.id, StageState.ANALYSED, dict(evidence_of(analysis)))
+    return True
+
+
+def _all_failed(stage: StageRow, failed: list[RunRow]) -> str:
+    reason, count = Counter(r.reason or "no reason recorded" for r in failed).most_common(1)[0]
+    return (
+        f"stage {stage.ordinal} ({stage.kind}): none of its runs succeeded, {len(failed)} failed; most often ({count}): {reason}\n"
+        "hint: `a3r run list` and `a3r run logs` show why; then `a3r campaign resume` goes on without these results, "
+        "`a3r campaign stop` ends with a partial report"
+    )
+
+
+def _was_blocked_for(tick: Tick, text: str) -> bool:
+    """A person saw exactly this and resumed."""
+    return any(
+        e.kind == f"campaign_{CampaignState.BLOCKED.value}" and e.data.get("failure") == text
+        for e in tick.events()
+    )

@@ -1,0 +1,133 @@
+"""Turns one row of a stage's design into a blueprint, with the client's code made and packed before anyone reviews it."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from a3r.blueprints.artifact import pack_tree
+from a3r.blueprints.model import (
+    Blueprint,
+    ClientSpec,
+    EvaluatorSpec,
+    Limits,
+    MetricSpec,
+    ServerSpec,
+)
+from a3r.core.hashing import tree_hash
+from a3r.leader.factors import Scalar, short_label
+from a3r.leader.generate import ENTRY, generate_client
+from a3r.leader.goal import GoalSpec
+from a3r.leader.model_files import find_model, weights_fingerprint
+from a3r.leader.plan import DesignRow, StagePlan
+from a3r.leader.tasks import TASKS
+from a3r.leader.training import train_config
+
+PARALLEL = 64
+ITEM_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClientBundle:
+    """A generated client, packed."""
+
+    data: bytes
+    """tar of the client's folder."""
+    tree_hash: str
+    template: str
+
+
+def client_bundle(task: str) -> ClientBundle:
+    """Generate and pack the client of ``task``; the same task gives the same bytes."""
+    with tempfile.TemporaryDirectory(prefix="a3r-client-") as scratch:
+        folder = generate_client(task, Path(scratch) / "client")
+        return ClientBundle(pack_tree(folder), tree_hash(folder), TASKS[task].template)
+
+
+def build_blueprints(
+    goal: GoalSpec, plan: StagePlan, stage: int, client: ClientBundle, goal_dir: Path
+) -> list[Blueprint]:
+    """One blueprint for each row of the design, in its order.
+
+    Args:
+        goal: the goal.
+        plan: the stage's plan.
+        stage: its number, from 1.
+        client: the packed client.
+        goal_dir: the goal's folder (a model may be named relative to it).
+    """
+    fingerprint = weights_fingerprint(find_model(goal.model, goal_dir))
+    evaluator = _evaluator(goal)
+    return [
+        _blueprint(goal, plan, row, stage, client, evaluator, fingerprint, goal_dir)
+        for row in plan.design
+    ]
+
+
+def blueprint_name(factors: dict[str, Scalar], stage: int) -> str:
+    """``s1-b16-cap10``."""
+    return "-".join([f"s{stage}", *(short_label(name, value) for name, value in factors.items())])
+
+
+def _evaluator(goal: GoalSpec) -> EvaluatorSpec:
+    task = TASKS[goal.task]
+    return EvaluatorSpec(
+        task=goal.task,
+        items=goal.metric.items,
+        item_seed=ITEM_SEED,
+        item_set_hash=task.item_set_hash(goal.metric.items, ITEM_SEED),
+        source_hash=task.source_hash(),
+        rounds=("initial", "final"),
+    )
+
+
+def _blueprint(
+    goal: GoalSpec,
+    plan: StagePlan,
+    row: DesignRow,
+    stage: int,
+    client: ClientBundle,
+    evaluator: EvaluatorSpec,
+    fingerprint: str,
+    goal_dir: Path,
+) -> Blueprint:
+    name = blueprint_name(row.factors, stage)
+    arguments: dict[str, Any] = {
+        "parallel": PARALLEL,
+        "held_out_items": goal.metric.items,
+        "held_out_seed": ITEM_SEED,
+    }
+    cell = ", ".join(f"{k} = {v}" for k, v in row.factors.items())
+    return Blueprint(
+        name=name,
+        purpose=f"{plan.kind.capitalize()} stage: measure the gain at {cell}. {plan.question}",
+        hypothesis=row.reason,
+        predicted_outcome=" ".join(plan.predictions),
+        factors=dict(row.factors),
+        fixed=dict(goal.settings),
+        servers=(
+            ServerSpec(
+                train=train_config(goal, row.factors, name, goal_dir),
+                model_fingerprint=fingerprint,
+            ),
+        ),
+        clients=(
+            ClientSpec(
+                template=client.template,
+                tree_hash=client.tree_hash,
+                entry=ENTRY,
+                arguments=arguments,
+            ),
+        ),
+        evaluator=evaluator,
+        metric=MetricSpec(
+            name=goal.metric.name,
+            direction=goal.metric.direction,
+            protocol=TASKS[goal.task].protocol,
+        ),
+        seeds=row.seeds,
+        limits=Limits(),
+        notes=plan.stop_rule,
+    )

@@ -1,0 +1,121 @@
+"""What a planner returns: the next stage, written down before it runs, or the campaign's conclusion."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from a3r.leader.factors import Scalar
+from a3r.leader.goal import GoalSpec
+from a3r.report.records import Records
+from a3r.report.results import Status
+
+
+class Section(BaseModel):
+    """A frozen part of a plan."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DesignRow(Section):
+    """One cell of the stage's design."""
+
+    factors: dict[str, Scalar]
+    seeds: tuple[int, ...]
+    reason: str = ""
+    """Why this cell, in words."""
+
+
+class Outcome(Section):
+    """One line of the decision table: preregistered, so that what follows is not chosen after the fact."""
+
+    pattern: str
+    conclusion: str
+    next: str
+
+
+class Attainable(Section):
+    """What the stage can show at best."""
+
+    alpha: float
+    """Family-wise, one-sided."""
+    family: int
+    """Confirmatory tests that share alpha once this stage has run; 0 for a screening stage, which confirms nothing."""
+    n: int
+    """Seeds a cell."""
+    sd: float | None
+    """Between seeds, pooled over the cells seen so far; None: nothing known yet."""
+    smallest_gain: float | None
+    """Smallest mean gain above ``min_effect`` that can be confirmed at that spread; None: unknown, or nothing is confirmed."""
+
+
+class StagePlan(Section):
+    """One stage."""
+
+    kind: Literal["coarse", "refine", "replicate"]
+    question: str
+    design: tuple[DesignRow, ...]
+    predictions: tuple[str, ...]
+    decision_table: tuple[Outcome, ...]
+    stop_rule: str
+    min_effect: float
+    attainable: Attainable
+    why: str = ""
+    """On which evidence this stage follows the one before, in words."""
+    evidence: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """The numbers behind ``why``."""
+
+    @property
+    def runs(self) -> int:
+        """Blueprint x seed."""
+        return sum(len(row.seeds) for row in self.design)
+
+
+class Verdict(Section):
+    """What the campaign may say of one condition (``a3r.report.results.ConditionAnalysis``)."""
+
+    condition: Scalar | None
+    status: Status
+    level: float | None
+    """The claimed minimum; None when no level says yes."""
+    text: str
+
+
+EndReason = Literal[
+    "answered", "exhausted", "max_stages", "max_runs", "wall_clock", "stopped", "no_data"
+]
+"""answered: every condition is settled. exhausted: nothing more can be tried, and some condition stays open."""
+
+
+class Conclusion(Section):
+    """No further stage. Whether that is an answer stands in ``verdicts``."""
+
+    reason: EndReason
+    text: str
+    verdicts: tuple[Verdict, ...]
+    evidence: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    @property
+    def complete(self) -> bool:
+        """False when a limit, a person or missing data ended it."""
+        return self.reason in ("answered", "exhausted")
+
+
+class Planner(Protocol):
+    """Decides what comes next: a pure function, so that a crash replays to the same plan."""
+
+    name: str
+
+    def next(self, goal: GoalSpec, records: Records) -> StagePlan | Conclusion:
+        """The next stage, or the conclusion."""
+        ...
+
+    def conclude(
+        self,
+        goal: GoalSpec,
+        records: Records,
+        reason: EndReason,
+    ) -> Conclusion:
+        """What can be said when no further stage may run."""
+        ...

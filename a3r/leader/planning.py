@@ -1,0 +1,62 @@
+"""No stage is open: ask the planner what comes next, write down why, and add the stage or go to the conclusion."""
+
+from __future__ import annotations
+
+from a3r.core.types import CampaignState
+from a3r.leader.experiment import build_blueprints, client_bundle
+from a3r.leader.plan import Conclusion, EndReason, StagePlan
+from a3r.leader.tick import Tick
+
+
+def plan_next(tick: Tick) -> bool:
+    """Plan the next stage or conclude. Repeats to the same rows: the planner is a pure function of what is recorded."""
+    if tick.wall_clock_is_up():
+        return end_with(tick, "wall_clock")
+    outcome = tick.planner.next(tick.goal, tick.records())
+    if isinstance(outcome, Conclusion):
+        return _conclude(tick, outcome)
+    return _add_stage(tick, outcome)
+
+
+def end_with(tick: Tick, reason: EndReason) -> bool:
+    """Conclude now, with what is there."""
+    return _conclude(tick, tick.planner.conclude(tick.goal, tick.records(), reason))
+
+
+def _conclude(tick: Tick, conclusion: Conclusion) -> bool:
+    stages = tick.store.stages(tick.id)
+    evidence = {
+        "reason": conclusion.reason,
+        "verdicts": [v.model_dump(mode="json") for v in conclusion.verdicts],
+        **conclusion.evidence,
+    }
+    tick.decide_once(
+        stages[-1].id if stages else None,
+        f"conclude: {conclusion.reason}",
+        conclusion.text,
+        evidence,
+    )
+    return tick.enter(CampaignState.CONCLUDING, failure=tick.campaign.failure)
+
+
+def _add_stage(tick: Tick, plan: StagePlan) -> bool:
+    stages = tick.store.stages(tick.id)
+    number = len(stages) + 1
+    tick.enter(CampaignState.PLANNING)
+    tick.decide_once(
+        stages[-1].id if stages else None,
+        f"plan stage {number}: {plan.kind}",
+        plan.why,
+        plan.evidence,
+    )
+    client = client_bundle(tick.goal.task)
+    sha = tick.store.put_artifact(client.data)
+    blueprints = build_blueprints(tick.goal, plan, number, client, tick.goal_dir)
+    tick.store.add_stage(
+        tick.id,
+        plan.kind,
+        plan.model_dump(mode="json"),
+        [(blueprint, sha) for blueprint in blueprints],
+        tick.now,
+    )
+    return True

@@ -1,0 +1,103 @@
+"""Looks at a client's code before anyone runs or reviews it: does it parse, is it a client, what does it reach for.
+
+This keeps honest code honest and makes review short. It is not a sandbox: the evaluator is what a client can not reach.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ALLOWED_IMPORTS = frozenset(
+    {
+        "__future__", "abc", "argparse", "asyncio", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal", "enum",
+        "fractions", "functools", "hashlib", "itertools", "json", "logging", "math", "operator", "pathlib", "random", "re", "statistics",
+        "string", "sys", "textwrap", "time", "traceback", "types", "typing", "unicodedata", "openai", "orjson", "pydantic",
+    }
+)  # fmt: skip
+"""Top-level modules; none of them opens a connection or starts a process by itself (openai talks to the episode's URL)."""
+ALLOWED_SWARM = ("swarm.client", "swarm.protocol", "swarm.tasks")
+FORBIDDEN_NAMES = frozenset(
+    {"eval", "exec", "compile", "__import__", "globals", "breakpoint", "input"}
+)
+REQUIRED_FUNCTIONS = ("run_agent", "reward", "train", "evaluate", "main")
+
+
+def check_folder(folder: Path, entry: str = "client.py") -> list[str]:
+    """Problems of every Python file in ``folder`` and of its ``entry``; empty = fine."""
+    if not (folder / entry).is_file():
+        return [f"there is no {entry}"]
+    siblings = frozenset(p.stem for p in folder.glob("*.py"))
+    problems: list[str] = []
+    for file in sorted(folder.rglob("*.py")):
+        try:
+            source = file.read_bytes().decode("utf-8")
+        except UnicodeDecodeError:
+            problems.append(f"{file.name} is not UTF-8")
+            continue
+        required = REQUIRED_FUNCTIONS if file == folder / entry else ()
+        problems += [
+            f"{file.name}: {p}" for p in check_source(source, siblings=siblings, required=required)
+        ]
+    return problems
+
+
+def check_source(
+    source: str,
+    *,
+    siblings: frozenset[str] = frozenset(),
+    required: tuple[str, ...] = REQUIRED_FUNCTIONS,
+) -> list[str]:
+    """Problems of one file, in order of line; empty = fine. The code is parsed, never run.
+
+    Args:
+        source: Python code.
+        siblings: modules that lie beside it and may be imported.
+        required: functions that must be defined at its top level.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        return [
+            f"does not parse: {getattr(error, 'msg', error)}" + (f" (line {line})" if line else "")
+        ]
+    defined = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    missing = [f"there is no function {name}()" for name in required if name not in defined]
+    found = [p for node in ast.walk(tree) for p in _problems(node, siblings)]
+    return missing + [text for _, text in sorted(found)]
+
+
+def _problems(node: ast.AST, siblings: frozenset[str]) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield from _import(alias.name, node.lineno, siblings)
+    elif isinstance(node, ast.ImportFrom):
+        if node.level:
+            yield node.lineno, f"line {node.lineno}: relative import"
+        else:
+            yield from _import(node.module or "", node.lineno, siblings)
+            if node.module == "swarm":
+                for alias in node.names:
+                    yield from _import(f"swarm.{alias.name}", node.lineno, siblings)
+    elif isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
+        yield node.lineno, f"line {node.lineno}: uses {node.id!r}"
+    elif isinstance(node, ast.Attribute) and _is_dunder(node.attr):
+        yield node.lineno, f"line {node.lineno}: reaches for {node.attr!r}"
+
+
+def _import(module: str, line: int, siblings: frozenset[str]) -> Iterator[tuple[int, str]]:
+    top = module.split(".")[0]
+    if top == "swarm":
+        fine = module == "swarm" or any(
+            module == allowed or module.startswith(f"{allowed}.") for allowed in ALLOWED_SWARM
+        )
+    else:
+        fine = top in ALLOWED_IMPORTS or module in siblings
+    if not fine:
+        yield line, f"line {line}: imports {module!r}, which a client does not need"
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__") and name not in {"__name__", "__init__"}

@@ -1,0 +1,318 @@
+"""Records from the database: reads only. The planner and the report get the same object.
+
+``Cut`` says how much of each append-only list a report saw, so the same export can be made again later for ``verify``.
+Paths of this machine are replaced in free text; what is hashed (goal, plans, blueprints) is left as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from a3r.core.hashing import canonical_json
+from a3r.report.escape import visible
+from a3r.report.records import (
+    AttemptRecord,
+    BlueprintRecord,
+    CampaignRecord,
+    Cut,
+    DecisionRecord,
+    DeviationRecord,
+    EvalRecord,
+    EventRecord,
+    ItemRecord,
+    Records,
+    ReviewRecord,
+    RunRecord,
+    StageRecord,
+    StepRecord,
+)
+from a3r.store.rows import AttemptRow, CampaignRow, EventRow, RunRow
+
+if TYPE_CHECKING:  # verifying a folder needs no database library
+    from a3r.store.store import Store
+
+PAGE = 1000
+LONGEST = 4000
+"""Characters of one text or one nested value in free-form data; longer ones are cut and say so."""
+PACKAGES = ("a3r", "torch", "numpy", "scipy", "matplotlib", "pydantic", "sqlmodel", "tokenizers")
+PRIVATE = frozenset({"host", "hostname", "user", "cwd", "path", "home"})
+
+
+def records_from_store(
+    store: Store, campaign_id: str, like: CampaignRecord | None = None
+) -> Records:
+    """Everything that the database holds of a campaign.
+
+    Args:
+        store: the open database.
+        campaign_id: its id, a unique prefix, or its name.
+        like: the campaign as an earlier export recorded it; the export then stops where that one did and takes over its environment.
+
+    Raises:
+        NotFound: no such campaign.
+    """
+    campaign = store.campaign(campaign_id)
+    text = _Cleaner(store.folder.parent)
+    cut = like.cut if like else None
+    lists = _append_only(store, campaign.id, cut, text)
+    cut = cut or Cut(
+        event_seq=lists.events[-1].seq if lists.events else 0,
+        decisions=len(lists.decisions),
+        deviations=len(lists.deviations),
+        reviews=len(lists.reviews),
+    )
+    rows = store.runs(campaign.id)
+    evals, steps = _evidence(store, rows, text)
+    return Records(
+        campaign=_campaign(campaign, lists, cut, like.environment if like else environment(store)),
+        stages=_stages(store, campaign.id),
+        blueprints=_blueprints(store, campaign.id),
+        runs=_runs(store, campaign.id, rows, text),
+        evals=evals,
+        steps=steps,
+        reviews=lists.reviews,
+        decisions=lists.decisions,
+        deviations=lists.deviations,
+        events=lists.events,
+    )
+
+
+def environment(store: Store) -> dict[str, Any]:
+    """Versions of the software here, and what each worker said of its machine (no names, no paths)."""
+    out: dict[str, Any] = {"software": _software()}
+    for number, worker in enumerate(store.workers(), start=1):
+        known = {k: v for k, v in worker.inventory.items() if k not in PRIVATE}
+        out[f"worker {number}"] = {"slots": worker.slots, **known}
+    return out
+
+
+@cache
+def _software() -> dict[str, str]:
+    found = {"python": platform.python_version(), "system": platform.system()}
+    found["machine"] = platform.machine()
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@dataclass(frozen=True)
+class _Lists:
+    events: tuple[EventRecord, ...]
+    decisions: tuple[DecisionRecord, ...]
+    deviations: tuple[DeviationRecord, ...]
+    reviews: tuple[ReviewRecord, ...]
+
+
+class _Cleaner:
+    """Free text without hidden characters and without this machine's paths, of bounded length."""
+
+    def __init__(self, project: Path) -> None:
+        places = ((str(project), "<project>"), (str(Path.home()), "~"))
+        self._places = [(path, name) for path, name in places if len(path) > 1]
+
+    def text(self, value: str) -> str:
+        out = visible(value.encode("utf-8", "replace").decode(), keep="\n\t")
+        for path, name in self._places:
+            out = out.replace(path, name)
+        return out if len(out) <= LONGEST else f"{out[:LONGEST]} … ({len(out)} characters)"
+
+    def data(self, value: Any) -> Any:
+        kind: object = value
+        if isinstance(kind, str):
+            return self.text(kind)
+        if isinstance(kind, dict):
+            return {self.text(str(k)): self._bounded(v) for k, v in value.items()}
+        if isinstance(kind, list | tuple):
+            return [self.data(v) for v in value]
+        if isinstance(kind, float) and not math.isfinite(kind):
+            return repr(kind)
+        return value
+
+    def _bounded(self, value: Any) -> Any:
+        cleaned: Any = self.data(value)
+        size = len(canonical_json(cleaned)) if isinstance(value, dict | list | tuple) else 0
+        if size > LONGEST:
+            return f"left out: {size} characters of JSON"
+        return cleaned
+
+
+def _campaign(
+    row: CampaignRow, lists: _Lists, cut: Cut, environment: dict[str, Any]
+) -> CampaignRecord:
+    ends = [d.what for d in lists.decisions if d.what.startswith("conclude")]
+    ending = "running" if not ends else "stopped" if "stopped" in ends[-1] else "concluded"
+    return CampaignRecord(
+        id=row.id,
+        name=row.name,
+        ending=ending,
+        failure=row.failure if ending == "stopped" else None,
+        review_mode=row.review_mode.value,
+        planner=row.planner,
+        created_at=row.created_at,
+        goal_text=row.goal_text,
+        goal_spec=row.goal_spec,
+        environment=environment,
+        cut=cut,
+    )
+
+
+def _append_only(store: Store, campaign_id: str, cut: Cut | None, text: _Cleaner) -> _Lists:
+    return _Lists(
+        events=tuple(
+            EventRecord(
+                seq=e.seq,
+                at=e.at,
+                actor=text.text(e.actor),
+                kind=text.text(e.kind),
+                subject=text.text(e.subject),
+                data=text.data(e.data),
+            )
+            for e in _events(store, campaign_id)
+            if cut is None or e.seq <= cut.event_seq
+        ),
+        decisions=tuple(
+            DecisionRecord(
+                stage_id=d.stage_id,
+                what=text.text(d.what),
+                why=text.text(d.why),
+                evidence=text.data(d.evidence),
+                at=d.at,
+            )
+            for d in store.decisions(campaign_id)[: cut.decisions if cut else None]
+        ),
+        deviations=tuple(
+            DeviationRecord(
+                subject=d.attempt_id or d.blueprint_id or campaign_id,
+                what=text.text(d.what),
+                data=text.data({k: v for k, v in d.data.items() if k not in ("what", "seq")}),
+                at=d.at,
+            )
+            for d in store.deviations(campaign_id)[: cut.deviations if cut else None]
+        ),
+        reviews=tuple(
+            ReviewRecord(
+                blueprint_id=r.blueprint_id,
+                content_hash=r.content_hash,
+                verdict=r.verdict.value,
+                by=text.text(r.by),
+                note=text.text(r.note),
+                at=r.at,
+                voided=r.voided_at is not None,
+            )
+            for r in store.reviews(campaign_id)[: cut.reviews if cut else None]
+        ),
+    )
+
+
+def _events(store: Store, campaign_id: str) -> Iterator[EventRow]:
+    after = 0
+    while page := store.events(campaign_id, after_seq=after, limit=PAGE):
+        yield from page
+        after = page[-1].seq
+
+
+def _stages(store: Store, campaign_id: str) -> tuple[StageRecord, ...]:
+    return tuple(
+        StageRecord(
+            id=s.id,
+            ordinal=s.ordinal,
+            kind=s.kind,
+            state=s.state.value,
+            plan=s.plan,
+            plan_hash=s.plan_hash,
+            created_at=s.created_at,
+        )
+        for s in store.stages(campaign_id)
+    )
+
+
+def _blueprints(store: Store, campaign_id: str) -> tuple[BlueprintRecord, ...]:
+    return tuple(
+        BlueprintRecord(
+            id=b.id,
+            stage_id=b.stage_id,
+            name=b.name,
+            version=b.version,
+            content_hash=b.content_hash,
+            cell_hash=b.cell_hash,
+            review=b.review.value,
+            document=b.blueprint.model_dump(mode="json"),
+        )
+        for b in store.blueprints(campaign_id)
+    )
+
+
+def _runs(
+    store: Store, campaign_id: str, rows: list[RunRow], text: _Cleaner
+) -> tuple[RunRecord, ...]:
+    attempts: dict[str, list[AttemptRow]] = {}
+    for attempt in sorted(store.attempts(campaign_id), key=lambda a: a.ordinal):
+        attempts.setdefault(attempt.run_id, []).append(attempt)
+    return tuple(
+        RunRecord(
+            id=run.id,
+            blueprint_id=run.blueprint_id,
+            seed=run.seed,
+            state=run.state.value,
+            reason=text.text(
+                ": ".join(x for x in (run.failure.value if run.failure else "", run.reason) if x)
+            ),
+            accepted_attempt=run.accepted_attempt,
+            attempts=tuple(_attempt(a, text) for a in attempts.get(run.id, [])),
+        )
+        for run in rows
+    )
+
+
+def _attempt(row: AttemptRow, text: _Cleaner) -> AttemptRecord:
+    return AttemptRecord(
+        id=row.id,
+        run_id=row.run_id,
+        ordinal=row.ordinal,
+        state=row.state.value,
+        failure=row.failure.value if row.failure else None,
+        reason=text.text(row.reason),
+        worker=row.worker_id or "",
+        started_at=row.leased_at,
+        finished_at=row.ended_at,
+        summary=text.data(row.summary),
+    )
+
+
+def _evidence(
+    store: Store, rows: list[RunRow], text: _Cleaner
+) -> tuple[tuple[EvalRecord, ...], tuple[StepRecord, ...]]:
+    evals: list[EvalRecord] = []
+    steps: list[StepRecord] = []
+    wanted = [name for name in StepRecord.model_fields if name != "run_id"]
+    for run in rows:
+        if run.accepted_attempt is None:
+            continue
+        for found in store.eval_rounds(run.accepted_attempt):
+            body = found.model_dump(mode="json", exclude={"fencing_token", "items"})
+            items = [
+                ItemRecord.model_validate(
+                    {**i.model_dump(mode="json"), "reason": text.text(i.reason)}
+                )
+                for i in found.items
+            ]
+            evals.append(
+                EvalRecord(
+                    run_id=run.id, attempt_id=run.accepted_attempt, **body, items=tuple(items)
+                )
+            )
+        steps.extend(
+            StepRecord.model_validate({"run_id": run.id, **{k: s[k] for k in wanted if k in s}})
+            for s in store.steps(run.accepted_attempt)
+        )
+    return tuple(evals), tuple(steps)

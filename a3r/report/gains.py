@@ -1,0 +1,233 @@
+"""The gain of each run, or the reason why it has none. Missing is counted and excluded, never 0."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from a3r.core.types import TERMINAL_RUNS, RunState
+from a3r.report.question import Question
+from a3r.report.records import BlueprintRecord, EvalRecord, Records, RunRecord, Scalar, StageRecord
+from a3r.stats.intervals import mean
+
+_Key: TypeAlias = tuple[Scalar, float | None, int]
+"""(condition, level, seed)."""
+
+
+@dataclass(frozen=True)
+class RunGain:
+    """One planned run: ``gain`` is None exactly when ``excluded`` says why."""
+
+    run_id: str
+    """Empty when no run was ever made of this blueprint and seed."""
+    blueprint: str
+    stage: int
+    condition: Scalar
+    level: float | None
+    """None when the blueprint does not set the question's factor (then it is excluded)."""
+    seed: int
+    fresh: bool
+    """Planned by a replicate stage, with a seed that no earlier stage planned in this cell."""
+    state: str
+    """``succeeded``, ``failed``, ``cancelled`` or ``not run``."""
+    initial: float | None
+    final: float | None
+    gain: float | None
+    missing: int
+    """Items without a reward, both rounds together."""
+    excluded: str
+
+
+def run_gains(records: Records, question: Question) -> list[RunGain]:
+    """One entry a planned run (blueprint x seed, run or not), in order of planning."""
+    weights = _common_fingerprint(records)
+    cells = _newest_cells(records, question)
+    used: set[_Key] = set()
+    planned: set[_Key] = set()
+    out: list[RunGain] = []
+    for stage, blueprint, seed, run in _planned(records):
+        condition, level = cell_of(blueprint, question)
+        key = (condition, level, seed)
+        measured = _measure(records, blueprint, seed, run, question)
+        excluded = measured.excluded or _cell_fault(blueprint, level, cells.get(key[:2]))
+        if not excluded and measured.fingerprint != weights:
+            excluded = "started from other weights than the other runs"
+        if not excluded and key in used:
+            excluded = "this seed already has a result in this cell"
+        if not excluded:
+            used.add(key)
+        out.append(
+            RunGain(
+                run_id=run.id if run else "",
+                blueprint=blueprint.name,
+                stage=stage.ordinal,
+                condition=condition,
+                level=level,
+                seed=seed,
+                fresh=stage.kind == "replicate" and key not in planned,
+                state=_outcome(run),
+                initial=measured.initial,
+                final=measured.final,
+                gain=None if excluded else measured.value,
+                missing=measured.missing,
+                excluded=excluded,
+            )
+        )
+        planned.add(key)
+    return out
+
+
+def _planned(
+    records: Records,
+) -> list[tuple[StageRecord, BlueprintRecord, int, RunRecord | None]]:
+    """Every blueprint x seed by stage, with its run if it has one; runs that nobody planned come last of theirs."""
+    out: list[tuple[StageRecord, BlueprintRecord, int, RunRecord | None]] = []
+    for blueprint in sorted(records.blueprints, key=lambda b: records.stage(b.stage_id).ordinal):
+        stage = records.stage(blueprint.stage_id)
+        runs = {r.seed: r for r in records.runs if r.blueprint_id == blueprint.id}
+        seeds = list(blueprint.seeds) + [s for s in sorted(runs) if s not in blueprint.seeds]
+        out.extend((stage, blueprint, seed, runs.get(seed)) for seed in seeds)
+    return out
+
+
+def _outcome(run: RunRecord | None) -> str:
+    """``succeeded``, ``failed``, ``cancelled`` or ``not run``: the four add up to planned."""
+    return run.state if run is not None and run.state in TERMINAL_RUNS else "not run"
+
+
+def cell_of(blueprint: BlueprintRecord, question: Question) -> tuple[Scalar, float | None]:
+    """(condition, level) of a blueprint; the level is None when it does not set the factor to a number."""
+    value = blueprint.factors.get(question.factor)
+    level = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return (blueprint.factors.get(question.across) if question.across else None), level
+
+
+@dataclass(frozen=True)
+class _Measured:
+    initial: float | None = None
+    final: float | None = None
+    value: float | None = None
+    missing: int = 0
+    fingerprint: str = ""
+    excluded: str = ""
+
+
+def _measure(
+    records: Records,
+    blueprint: BlueprintRecord,
+    seed: int,
+    run: RunRecord | None,
+    question: Question,
+) -> _Measured:
+    if run is None or run.state != RunState.SUCCEEDED:
+        return _Measured(excluded=_no_result(blueprint, run))
+    if seed not in blueprint.seeds:
+        return _Measured(excluded="nobody planned this seed")
+    fault = _proof_fault(records, blueprint, run)
+    if fault:
+        return _Measured(excluded=fault)
+    rounds = {name: records.round(run.id, name) for name in ("initial", "final")}
+    initial, final = rounds["initial"], rounds["final"]
+    if initial is None or final is None:
+        absent = ", ".join(name for name, found in rounds.items() if found is None)
+        return _Measured(excluded=f"no {absent} evaluation round")
+    missing = missing_items(initial) + missing_items(final)
+    fault = _rounds_fault(blueprint, initial, final, question)
+    if fault:
+        return _Measured(missing=missing, excluded=fault)
+    before, after = _round_mean(initial), _round_mean(final)
+    sign = -1.0 if question.direction == "minimize" else 1.0
+    return _Measured(before, after, sign * (after - before), missing, initial.fingerprint)
+
+
+def _no_result(blueprint: BlueprintRecord, run: RunRecord | None) -> str:
+    if run is None:
+        review = blueprint.review
+        return "not run" if review == "approved" else f"not run (review: {review})"
+    if run.state == RunState.FAILED:
+        return f"failed: {run.reason or 'no reason recorded'}"
+    if run.state == RunState.CANCELLED:
+        return f"cancelled: {run.reason or 'no reason recorded'}"
+    return f"not run ({run.reason})" if run.reason else "not run"
+
+
+def _proof_fault(records: Records, blueprint: BlueprintRecord, run: RunRecord) -> str:
+    """Why the run's own record does not prove that it is what was planned."""
+    attempt = run.accepted()
+    if attempt is None:
+        return "no accepted attempt"
+    seed = attempt.summary.get("seed")
+    if seed is None:
+        return "the run's own record does not state its seed"
+    if seed != run.seed:
+        return f"planned seed {run.seed}, but the run's own record says {seed!r}"
+    wanted = blueprint.stop_at_step
+    steps = [s.step for s in records.steps_of(run.id)]
+    if wanted is not None and steps != list(range(1, wanted + 1)):
+        return f"{len(set(steps))} of {wanted} step records"
+    return ""
+
+
+def _rounds_fault(
+    blueprint: BlueprintRecord, initial: EvalRecord, final: EvalRecord, question: Question
+) -> str:
+    evaluator: dict[str, object] = blueprint.document["evaluator"]
+    if initial.policy_version != 0:
+        return f"the initial round was played at version {initial.policy_version}, not 0"
+    for found in (initial, final):
+        if (found.item_set_hash, found.evaluator_hash) != (
+            evaluator["item_set_hash"],
+            evaluator["source_hash"],
+        ):
+            return f"the {found.name} round used other items or another scorer than planned"
+        ids = {item.item_id for item in found.items}
+        if len(ids) != len(found.items) or len(ids) > found.planned:
+            return f"the {found.name} round counts an item twice"
+        missing = missing_items(found)
+        if missing > question.missing_allowed * found.planned:
+            return f"the {found.name} round misses {missing} of {found.planned} items"
+    if initial.planned != final.planned:
+        return "the two rounds planned different numbers of items"
+    return ""
+
+
+def missing_items(found: EvalRecord) -> int:
+    """Planned items without a valid reward: not reported, without reward, or played by another version."""
+    return found.planned - len(_scored(found))
+
+
+def _scored(found: EvalRecord) -> list[float]:
+    return [
+        i.reward
+        for i in found.items
+        if i.reward is not None and i.policy_version == found.policy_version
+    ]
+
+
+def _round_mean(found: EvalRecord) -> float:
+    return mean(_scored(found))
+
+
+def _common_fingerprint(records: Records) -> str:
+    """Base weights of most runs; the first in order of the records when several are equally common."""
+    counts = Counter(e.fingerprint for e in records.evals if e.name == "initial")
+    return counts.most_common(1)[0][0] if counts else ""
+
+
+def _newest_cells(records: Records, question: Question) -> dict[tuple[Scalar, float | None], str]:
+    """Cell hash of the newest blueprint with a result, by cell: runs of an older definition are not pooled with it."""
+    done = {r.blueprint_id for r in records.runs if r.state == RunState.SUCCEEDED}
+    return {
+        cell_of(b, question): b.cell_hash
+        for b in sorted(records.blueprints, key=lambda b: records.stage(b.stage_id).ordinal)
+        if b.id in done
+    }
+
+
+def _cell_fault(blueprint: BlueprintRecord, level: float | None, newest: str | None) -> str:
+    if level is None:
+        return "the blueprint does not set the question's factor"
+    if newest is not None and blueprint.cell_hash != newest:
+        return "an older definition of this cell (other cell hash)"
+    return ""

@@ -1,0 +1,268 @@
+"""Attempts: queue, claim under a lease with a fencing token, renew, stop, expire, lose."""
+
+from __future__ import annotations
+
+from sqlmodel import Session, col, select
+
+from a3r.blueprints.model import Blueprint
+from a3r.core.errors import Conflict
+from a3r.core.ids import new_id, new_nonce
+from a3r.core.types import (
+    TERMINAL_ATTEMPTS,
+    TERMINAL_RUNS,
+    AttemptState,
+    CampaignState,
+    RunState,
+)
+from a3r.store.book import Book, fetch, next_count, note
+from a3r.store.fencing import hold
+from a3r.store.reviews import may_run
+from a3r.store.rows import AttemptRow
+from a3r.store.tables import AttemptTable, BlueprintTable, CampaignTable, RunTable
+
+REPORTABLE = frozenset(
+    {
+        AttemptState.LEASED,
+        AttemptState.PREPARING,
+        AttemptState.RUNNING,
+        AttemptState.EVALUATING,
+        AttemptState.BLOCKED,
+    }
+)
+"""States in which a worker holds a lease; what a heartbeat may say."""
+_FINAL = [state.value for state in TERMINAL_ATTEMPTS]
+_HOLDING = [*(state.value for state in REPORTABLE), AttemptState.UNREACHABLE.value]
+
+
+class AttemptBook(Book):
+    """What the Store says about attempts on their way; how they end is in ``a3r.store.finishing``."""
+
+    def queue_attempt(self, run_id: str, at: float) -> AttemptRow:
+        """Queue the run's next attempt.
+
+        Raises:
+            Conflict: the run is final or has an attempt under way, its blueprint may not run (review), or
+                ``limits.max_attempts`` is used up.
+        """
+        with self._db.write() as session:
+            run = fetch(session, RunTable, run_id, "run")
+            record = fetch(session, BlueprintTable, run.blueprint_id, "blueprint")
+            before = session.exec(select(AttemptTable).where(AttemptTable.run_id == run_id)).all()
+            _refuse_queueing(session, run, record, len(before))
+            attempt = AttemptTable(
+                id=new_id("at", at),
+                run_id=run_id,
+                campaign_id=run.campaign_id,
+                queue_order=next_count(session, "queue"),
+                ordinal=len(before) + 1,
+                state=AttemptState.QUEUED.value,
+                nonce=new_nonce(),
+                summary={},
+                queued_at=at,
+            )
+            session.add(attempt)
+            session.flush()
+            _tell(session, attempt, "queued", at, run=run_id, ordinal=attempt.ordinal)
+            return to_row(attempt)
+
+    def attempts(self, campaign_id: str) -> list[AttemptRow]:
+        """All attempts of the campaign, in the order in which they were queued."""
+        with self._db.read() as session:
+            query = select(AttemptTable).where(AttemptTable.campaign_id == campaign_id)
+            return [to_row(r) for r in session.exec(query.order_by(col(AttemptTable.queue_order)))]
+
+    def attempts_of_run(self, run_id: str) -> list[AttemptRow]:
+        """The run's attempts, first to last."""
+        with self._db.read() as session:
+            query = select(AttemptTable).where(AttemptTable.run_id == run_id)
+            return [to_row(r) for r in session.exec(query.order_by(col(AttemptTable.ordinal)))]
+
+    def attempts_of_worker(self, worker_id: str) -> list[AttemptRow]:
+        """The attempts that the worker holds now, oldest first; ended ones are left out."""
+        with self._db.read() as session:
+            query = select(AttemptTable).where(
+                AttemptTable.worker_id == worker_id, col(AttemptTable.state).not_in(_FINAL)
+            )
+            return [to_row(r) for r in session.exec(query.order_by(col(AttemptTable.queue_order)))]
+
+    def attempt(self, attempt_id: str) -> AttemptRow:
+        """One attempt.
+
+        Raises:
+            NotFound: there is none with this id.
+        """
+        with self._db.read() as session:
+            return to_row(fetch(session, AttemptTable, attempt_id, "attempt"))
+
+    def claim_attempt(self, worker_id: str, now: float, lease_s: float) -> AttemptRow | None:
+        """Lease the oldest queued attempt that may run to the worker, under a new fencing token; None = nothing to do.
+
+        May run: its campaign is running, nobody asked for a stop, fewer than ``capacity`` attempts are held, and its
+        blueprint's current content is approved (or ``review none``).
+        """
+        with self._db.write() as session:
+            attempt = _oldest_claimable(session)
+            if attempt is None:
+                return None
+            attempt.state = AttemptState.LEASED.value
+            attempt.worker_id, attempt.fencing_token = worker_id, next_count(session, "fencing")
+            attempt.lease_s, attempt.lease_expires_at = lease_s, now + lease_s
+            attempt.leased_at = attempt.heartbeat_at = now
+            fetch(session, RunTable, attempt.run_id, "run").state = RunState.ACTIVE.value
+            _tell(session, attempt, "leased", now, worker=worker_id, fencing=attempt.fencing_token)
+            return to_row(attempt)
+
+    def renew(
+        self,
+        attempt_id: str,
+        fencing: int,
+        state: AttemptState,
+        step: int | None,
+        detail: str,
+        now: float,
+        lease_s: float,
+    ) -> AttemptRow:
+        """Extend the lease and record what the worker says; an ``unreachable`` attempt is thereby back. ``step`` None keeps the old one.
+
+        Raises:
+            Conflict: the token is stale, the attempt is lost or over, or ``state`` is none that a lease holder is in.
+        """
+        with self._db.write() as session:
+            attempt = hold(session, attempt_id, fencing, now, what="heartbeat", payload={})
+            before = AttemptState(attempt.state)
+            if before in TERMINAL_ATTEMPTS:
+                raise Conflict(f"attempt {attempt_id!r} is {before.value}: it is not renewed")
+            if state not in REPORTABLE:
+                raise Conflict(
+                    f"attempt {attempt_id!r} cannot be reported as {state.value!r}",
+                    hint=f"a heartbeat says one of {', '.join(sorted(REPORTABLE))}; an end is reported with finish",
+                )
+            attempt.state, attempt.detail = state.value, detail
+            attempt.step = attempt.step if step is None else step
+            attempt.heartbeat_at, attempt.unreachable_at = now, None
+            attempt.lease_s, attempt.lease_expires_at = lease_s, now + lease_s
+            if state is not before:
+                _tell(session, attempt, state.value, now, before=before.value, detail=detail)
+            return to_row(attempt)
+
+    def request_attempt_stop(self, attempt_id: str, reason: str, at: float) -> AttemptRow:
+        """Ask for an end: a queued attempt is cancelled at once, one under way gets ``stop_reason``. Safe to repeat; the first reason stays."""
+        with self._db.write() as session:
+            attempt = fetch(session, AttemptTable, attempt_id, "attempt")
+            state = AttemptState(attempt.state)
+            if state is AttemptState.QUEUED:
+                cancel_queued(session, attempt, reason, at)
+            elif state not in TERMINAL_ATTEMPTS and attempt.stop_reason is None:
+                attempt.stop_reason = reason
+                _tell(session, attempt, "stop_requested", at, reason=reason)
+            return to_row(attempt)
+
+    def expire_leases(self, now: float, hub_up_since: float) -> list[AttemptRow]:
+        """Move attempts whose lease ran out to ``unreachable`` and return them; time when the hub was down does not count."""
+        with self._db.write() as session:
+            held = session.exec(
+                select(AttemptTable)
+                .where(col(AttemptTable.state).in_([s.value for s in REPORTABLE]))
+                .order_by(col(AttemptTable.queue_order))
+            ).all()
+            expired = [a for a in held if _expiry(a, hub_up_since) < now]
+            for attempt in expired:
+                before = attempt.state
+                attempt.state, attempt.unreachable_at = AttemptState.UNREACHABLE.value, now
+                _tell(session, attempt, "unreachable", now, before=before, step=attempt.step)
+            return [to_row(a) for a in expired]
+
+    def mark_lost(self, attempt_id: str, reason: str, at: float) -> AttemptRow:
+        """Give an unreachable attempt up, for good: whatever it sends later is refused and kept as ``late_result``. Safe to repeat.
+
+        Raises:
+            Conflict: the attempt is not ``unreachable`` (unknown is not dead: its lease must run out first).
+        """
+        with self._db.write() as session:
+            attempt = fetch(session, AttemptTable, attempt_id, "attempt")
+            state = AttemptState(attempt.state)
+            if state is AttemptState.LOST:
+                return to_row(attempt)
+            if state is not AttemptState.UNREACHABLE:
+                raise Conflict(f"attempt {attempt_id!r} is {state.value}, not unreachable")
+            attempt.state, attempt.reason = AttemptState.LOST.value, reason
+            attempt.ended_at = at
+            _tell(session, attempt, "lost", at, reason=reason, step=attempt.step)
+            return to_row(attempt)
+
+
+def live_attempt(session: Session, run_id: str) -> AttemptTable | None:
+    """The run's attempt that has not ended; there is at most one."""
+    return session.exec(
+        select(AttemptTable).where(
+            AttemptTable.run_id == run_id, col(AttemptTable.state).not_in(_FINAL)
+        )
+    ).one_or_none()
+
+
+def cancel_queued(session: Session, attempt: AttemptTable, reason: str, at: float) -> None:
+    """End an attempt that nobody has claimed."""
+    attempt.state, attempt.reason = AttemptState.CANCELLED.value, reason
+    attempt.ended_at = at
+    _tell(session, attempt, "cancelled", at, reason=reason)
+
+
+def to_row(record: AttemptTable) -> AttemptRow:
+    """Detach."""
+    return AttemptRow.model_validate(record.model_dump(exclude={"queue_order"}))
+
+
+def _refuse_queueing(
+    session: Session, run: RunTable, record: BlueprintTable, attempts: int
+) -> None:
+    live = live_attempt(session, run.id)
+    if live is not None:
+        raise Conflict(f"run {run.id!r} has an attempt under way ({live.id!r} is {live.state})")
+    if RunState(run.state) in TERMINAL_RUNS:
+        raise Conflict(f"run {run.id!r} is {run.state}, which is final")
+    if not may_run(session, record):
+        raise Conflict(
+            f"blueprint {record.name!r} is not approved in its current version",
+            hint=f"`a3r blueprint approve {record.campaign_id}/{record.name}` after reading it",
+        )
+    most = Blueprint.model_validate(record.body).limits.max_attempts
+    if attempts >= most:
+        raise Conflict(f"run {run.id!r} has used its {most} attempts (limits.max_attempts)")
+
+
+def _oldest_claimable(session: Session) -> AttemptTable | None:
+    queued = session.exec(
+        select(AttemptTable, CampaignTable, BlueprintTable)
+        .join(CampaignTable, col(CampaignTable.id) == col(AttemptTable.campaign_id))
+        .join(RunTable, col(RunTable.id) == col(AttemptTable.run_id))
+        .join(BlueprintTable, col(BlueprintTable.id) == col(RunTable.blueprint_id))
+        .where(AttemptTable.state == AttemptState.QUEUED.value)
+        .where(CampaignTable.state == CampaignState.RUNNING.value)
+        .where(col(CampaignTable.stop_requested_at).is_(None))
+        .order_by(col(AttemptTable.queue_order))
+    ).all()
+    holding = session.exec(
+        select(AttemptTable.campaign_id).where(col(AttemptTable.state).in_(_HOLDING))
+    ).all()
+    for attempt, campaign, blueprint in queued:
+        has_room = holding.count(campaign.id) < campaign.capacity
+        if has_room and may_run(session, blueprint):
+            return attempt
+    return None
+
+
+def _expiry(attempt: AttemptTable, hub_up_since: float) -> float:
+    # A hub that was down could hear no heartbeat: after its start every holder gets one whole lease.
+    return max(attempt.lease_expires_at or 0.0, hub_up_since + attempt.lease_s)
+
+
+def _tell(session: Session, attempt: AttemptTable, kind: str, at: float, **data: object) -> None:
+    note(
+        session,
+        attempt.campaign_id,
+        f"attempt_{kind}",
+        attempt.id,
+        at,
+        attempt_id=attempt.id,
+        data=data,
+    )

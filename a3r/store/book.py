@@ -1,0 +1,96 @@
+"""What the parts of the Store share: the database, the clock, and look-ups that fail with a helpful error."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlmodel import Session, SQLModel, col, select
+
+from a3r.core.errors import NotFound
+from a3r.core.ports import Clock
+from a3r.store.engine import Database
+from a3r.store.tables import CounterTable, EventTable
+
+RecordT = TypeVar("RecordT", bound=SQLModel)
+
+
+class Book:
+    """One noun's methods; ``a3r.store.store.Store`` is made of them."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._db = database
+        self._clock = clock
+
+    @property
+    def folder(self) -> Path:
+        """Where the database lies; ``logs/`` and ``artifacts/`` are beside it."""
+        return self._db.path.parent
+
+
+def fetch(session: Session, table: type[RecordT], key: str, noun: str) -> RecordT:
+    """Return the record with this primary key.
+
+    Raises:
+        NotFound: there is none; the nearest id is suggested.
+    """
+    record = session.get(table, key)
+    if record is None:
+        identity: Any = getattr(table, "id")  # noqa: B009  (SQLModel itself declares no id)
+        raise not_found(noun, key, session.exec(select(identity)).all())
+    return record
+
+
+def not_found(noun: str, reference: str, known: Iterable[str]) -> NotFound:
+    """The error for a name that matches nothing, with the nearest known one as hint."""
+    names = list(known)
+    near = difflib.get_close_matches(reference, names, n=1, cutoff=0.5)
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    elif not names:
+        hint = f"there is no {noun} yet"
+    else:
+        hint = f"`a3r {noun} list` shows what there is"
+    return NotFound(f"no {noun} {reference!r}", hint=hint, reference=reference)
+
+
+def next_count(session: Session, name: str) -> int:
+    """Add one to the counter and return it (1 the first time); never twice the same, also over restarts."""
+    counter = session.get(CounterTable, name) or CounterTable(name=name, value=0)
+    counter.value += 1
+    session.add(counter)
+    session.flush()
+    return counter.value
+
+
+def count_rows(session: Session, table: type[SQLModel], campaign_id: str) -> int:
+    """How many records of the table belong to the campaign."""
+    owner: Any = getattr(table, "campaign_id")  # noqa: B009  (SQLModel itself declares no such column)
+    return len(session.exec(select(col(owner)).where(owner == campaign_id)).all())
+
+
+def note(
+    session: Session,
+    campaign_id: str,
+    kind: str,
+    subject: str,
+    at: float,
+    *,
+    actor: str = "store",
+    attempt_id: str | None = None,
+    data: dict[str, Any] | None = None,
+) -> EventTable:
+    """Add one event within the transaction of the change that it tells of."""
+    event = EventTable(
+        campaign_id=campaign_id,
+        attempt_id=attempt_id,
+        at=at,
+        actor=actor,
+        kind=kind,
+        subject=subject,
+        data=data or {},
+    )
+    session.add(event)
+    return event

@@ -1,0 +1,47 @@
+"""Workers as they last registered. Only for people to look at: leases, not this table, decide who is alive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlmodel import col, select
+
+from a3r.store.book import Book
+from a3r.store.rows import WorkerRow
+from a3r.store.tables import WorkerTable
+
+
+class WorkerBook(Book):
+    """What the Store says about workers."""
+
+    def upsert_worker(
+        self,
+        worker_id: str,
+        host: str,
+        pid: int,
+        slots: int,
+        inventory: dict[str, Any],
+        at: float,
+    ) -> WorkerRow:
+        """Register, or register again after a restart (``registered_at`` keeps the first time)."""
+        with self._db.write() as session:
+            record = session.get(WorkerTable, worker_id) or WorkerTable(
+                id=worker_id,
+                host=host,
+                pid=pid,
+                slots=slots,
+                inventory=inventory,
+                registered_at=at,
+                seen_at=at,
+            )
+            record.host, record.pid, record.slots = host, pid, slots
+            record.inventory, record.seen_at = inventory, at
+            session.add(record)
+            session.flush()
+            return WorkerRow.model_validate(record.model_dump())
+
+    def workers(self) -> list[WorkerRow]:
+        """All workers that ever registered, in order of id."""
+        with self._db.read() as session:
+            found = session.exec(select(WorkerTable).order_by(col(WorkerTable.id)))
+            return [WorkerRow.model_validate(w.model_dump()) for w in found]

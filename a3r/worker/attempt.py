@@ -1,0 +1,236 @@
+"""Runs one attempt: looks at its files, its processes and its server, and does the next thing that is missing.
+
+Level-triggered: ``tick`` asks what is there and never what happened, so a worker that died at any line is replaced by one
+that looks again. Phases: preparing -> running -> evaluating -> stopping -> finished.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from a3r.blueprints.model import Blueprint
+from a3r.core.errors import A3RError, BlueprintError, HubUnreachable
+from a3r.core.ports import Clock
+from a3r.core.types import AttemptState, FailureClass
+from a3r.core.wire import AttemptReport
+from a3r.worker.collect import check_proof, finish_report, proof
+from a3r.worker.deadlines import overdue
+from a3r.worker.events import EventLog
+from a3r.worker.failures import classify
+from a3r.worker.folder import AttemptFolder
+from a3r.worker.keeper import ALIVE, Keeper
+from a3r.worker.prepare import prepare
+from a3r.worker.processes import ExitRecord, Launcher, read_json, sweep
+from a3r.worker.repair import AttemptOver, Repair
+from a3r.worker.roles import Starter
+from a3r.worker.supervisor import NONCE, write_json
+from swarm.protocol.messages import Status
+from swarm.protocol.states import EngineState
+
+logger = logging.getLogger(__name__)
+
+WORKING = (
+    *(EngineState.ROLLING, EngineState.ROLLING_POST),
+    *(EngineState.WEIGHT_SYNCING, EngineState.TRAINED),
+)
+CLIENT_LEAVES_S = 15.0
+"""A client is given this long to end by itself after the last round."""
+_REPORTED = {
+    "preparing": AttemptState.PREPARING,
+    "running": AttemptState.RUNNING,
+    "evaluating": AttemptState.EVALUATING,
+    "stopping": AttemptState.EVALUATING,
+}
+
+
+class AttemptRunner:
+    """One attempt. All methods but ``request_stop``, ``report`` and ``forget`` are for one thread."""
+
+    def __init__(
+        self,
+        folder: AttemptFolder,
+        fetch: Callable[[str], bytes],
+        launcher: Launcher,
+        clock: Clock,
+    ) -> None:
+        """Take up the attempt whose ``attempt.json`` is in ``folder``.
+
+        Args:
+            folder: its folder.
+            fetch: returns the bytes of an artifact by its sha256; may raise HubUnreachable.
+            launcher: starts processes.
+            clock: wall and monotonic time.
+        """
+        self.folder, self.clock = folder, clock
+        self.spec = folder.spec()
+        self.blueprint = Blueprint.model_validate(self.spec.blueprint)
+        self.memo = folder.memo()
+        self.events = EventLog(folder, clock)
+        repair = Repair(folder, self.blueprint.limits, self.events, clock)
+        starter = Starter(folder, self.spec, self.blueprint, launcher)
+        self.keeper = Keeper(folder, self.memo, self.events, repair, starter, launcher)
+        self._launcher = launcher
+        self._fetch = fetch
+        self._stop_asked: tuple[str, bool] | None = None
+
+    # -- what others may ask at any time ----------------------------------------------------------------------
+
+    @property
+    def finished(self) -> bool:
+        """Whether every process has ended and the finish report is written."""
+        return self.memo.phase == "finished"
+
+    def request_stop(self, reason: str, *, forget: bool = False) -> None:
+        """Ask for the end. ``forget``: the hub does not want the result; the folder stays as evidence."""
+        if self._stop_asked is None or forget:
+            self._stop_asked = (reason, forget)
+
+    def report(self) -> AttemptReport:
+        """The attempt's line in a heartbeat."""
+        state = _REPORTED.get(self.memo.phase)
+        if state is None:
+            state = AttemptState(self.memo.outcome or "failed")
+        elif self.memo.blocked:
+            state = AttemptState.BLOCKED
+        return AttemptReport(
+            attempt_id=self.spec.attempt_id,
+            fencing_token=self.spec.fencing_token,
+            state=state,
+            step=self.memo.step,
+            detail=self.memo.blocked or self.memo.reason or self.keeper.detail,
+        )
+
+    # -- the loop ---------------------------------------------------------------------------------------------
+
+    def tick(self) -> bool:
+        """Look, and do the next thing; True once the attempt is finished. Safe to be killed at any line."""
+        before = self.memo.model_copy(deep=True)
+        phases = {
+            "preparing": self._prepare,
+            "running": self._run,
+            "evaluating": self._evaluate,
+            "stopping": self._stop,
+        }
+        try:
+            self._check_time_and_stop()
+            if self.memo.phase in phases:
+                phases[self.memo.phase]()
+        except AttemptOver as over:
+            self._end(over)
+        if self.memo != before:
+            self.folder.save_memo(self.memo)
+        return self.finished
+
+    def give_up(self, over: AttemptOver) -> None:
+        """End the attempt for a reason that no tick found."""
+        if self.memo.phase not in ("stopping", "finished"):
+            self._end(over)
+            self.folder.save_memo(self.memo)
+
+    def close(self) -> None:
+        """Let go of the server's connections; the processes go on."""
+        self.keeper.watch.close()
+
+    def _check_time_and_stop(self) -> None:
+        if self.memo.phase in ("stopping", "finished"):
+            return
+        if self._stop_asked is not None:
+            reason, forget = self._stop_asked
+            self.memo.forgotten = self.memo.forgotten or forget
+            raise AttemptOver("cancelled", FailureClass.STOPPED, reason)
+        if self.memo.started_at:
+            late = overdue(self.memo, self.blueprint.limits, self.clock.time())
+            if late is not None:
+                raise AttemptOver("failed", late[0], f"{late[1]} ({self.keeper.detail})")
+
+    # -- preparing --------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        if not self.memo.started_at:
+            self.memo.started_at = self.memo.progress_at = self.clock.time()
+        try:
+            prepare(self.folder, self.spec, self.blueprint, self._fetch)
+        except HubUnreachable:
+            return  # the artifact is not here yet; the time limit counts on
+        except (A3RError, OSError) as error:
+            known = isinstance(error, BlueprintError)
+            record = ExitRecord(error=str(error))
+            failure = FailureClass.CONFIG if known else classify("client", record, b"")
+            raise AttemptOver("failed", failure, str(error)) from None
+        self.events.add("worker", "prepared", seed=self.spec.seed, attempt=self.spec.ordinal)
+        self.memo.phase = "running"
+
+    # -- running and evaluating -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        status = self.keeper.server()
+        if status is None or status.state not in WORKING:
+            return
+        rounds_done = [self.keeper.round(name) for name in self._due_rounds(status)]
+        self.keeper.client(status)
+        trained = status.state is EngineState.TRAINED
+        if trained and all(rounds_done) and self.keeper.watch.steps >= status.step:
+            self.keeper.say(
+                "trained", "server", step=status.step, fingerprint=status.fingerprint or ""
+            )
+            self.memo.progress_at = self.clock.time()
+            self.memo.phase = "evaluating"
+
+    def _due_rounds(self, status: Status) -> list[str]:
+        """The rounds before the end that the server has come to: ``initial`` and ``step-<k>``."""
+        names = [n for n in self.blueprint.evaluator.rounds if n != "final"]
+        return [n for n in names if status.step >= gated_step(n)]
+
+    def _evaluate(self) -> None:
+        status = self.keeper.server()
+        if status is None or status.state is not EngineState.TRAINED:
+            return
+        self.keeper.client(status)
+        if not self.keeper.round("final"):
+            return
+        client = self.folder.latest("client")
+        waited_s = self.clock.time() - self.memo.progress_at
+        if client and client.state() in ALIVE and waited_s < CLIENT_LEAVES_S:
+            return
+        config = self.keeper.watch.config()
+        if config is None:
+            return
+        problems = check_proof(self.folder, self.spec, self.blueprint, config, status)
+        if problems:
+            reason = "not proven: " + "; ".join(problems)
+            raise AttemptOver("failed", FailureClass.UNKNOWN, reason)
+        write_json(self.folder.path / "proof.json", proof(self.folder, config, status))
+        raise AttemptOver("succeeded")
+
+    # -- the end ----------------------------------------------------------------------------------------------
+
+    def _end(self, over: AttemptOver) -> None:
+        """Note the outcome; the processes are stopped from the next tick on."""
+        memo = self.memo
+        memo.phase, memo.outcome = "stopping", over.outcome
+        memo.failure, memo.reason = over.failure, over.reason
+        memo.blocked = memo.blocked_role = ""
+        told = over.failure.value if over.failure else None
+        self.events.add(
+            "worker", "attempt_ended", outcome=over.outcome, failure=told, reason=over.reason
+        )
+
+    def _stop(self) -> None:
+        living = self.keeper.living()
+        for process in living:
+            process.terminate()
+        if living:
+            return
+        left = sweep({NONCE: self.spec.nonce})
+        self.events.add("worker", "processes_gone", leftovers_ended=left)
+        proven = read_json(self.folder.path / "proof.json") or {}
+        report = finish_report(self.folder, self.spec, self.memo, proven, self.clock.time())
+        write_json(self.folder.finish_file, report.model_dump(mode="json"))
+        self._launcher.close_session(self.folder.session)
+        self.memo.phase = "finished"
+
+
+def gated_step(name: str) -> int:
+    """The server step of a round before the end: ``initial`` is 0, ``step-7`` is 7."""
+    return int(name.removeprefix("step-")) if name.startswith("step-") else 0

@@ -1,0 +1,75 @@
+"""Who this worker is: an id that outlives its restarts, a lock against a second one, what the host has."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from a3r.core.errors import WorkspaceError
+from a3r.core.ids import new_id
+from a3r.worker.processes import read_json
+from a3r.worker.supervisor import write_json
+
+
+@contextmanager
+def worker_lock(home: Path) -> Generator[str]:
+    """Hold the workspace's worker lock; yields the worker's id. The kernel frees the lock however the process ends.
+
+    Args:
+        home: the ``.a3r`` folder.
+
+    Raises:
+        WorkspaceError: another worker holds it, or the folder is not writable.
+    """
+    folder = home / "worker"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("a+", encoding="utf-8")
+    except OSError as error:
+        raise WorkspaceError(
+            f"The workspace {str(home)!r} cannot be written: {error.strerror}.",
+            hint="Choose a folder that this user can write to.",
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = (read_json(folder / "worker.json") or {}).get("pid", "unknown")
+            raise WorkspaceError(
+                f"Another worker (pid {holder}) serves the workspace {str(home)!r}.",
+                hint="One worker a workspace: stop that one, or use another workspace.",
+            ) from error
+        known = read_json(folder / "worker.json") or {}
+        worker_id = str(known.get("worker_id") or new_id("w", time.time()))
+        record = {"worker_id": worker_id, "pid": os.getpid(), "started_at": time.time()}
+        write_json(folder / "worker.json", record)
+        yield worker_id
+
+
+def inventory() -> dict[str, Any]:
+    """What the host offers: cores, memory, system. JSON values."""
+    found: dict[str, Any] = {
+        "cpus": usable_cpus(),
+        "gpus": [],
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+    try:
+        found["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        found["memory_bytes"] = None
+    return json.loads(json.dumps(found))
+
+
+def usable_cpus() -> int:
+    """Cores that this process may use; at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1

@@ -1,0 +1,94 @@
+"""Makes an attempt's folder ready: the client's code (checked against the blueprint), the server's config, the tokens.
+
+Every part is safe to repeat, so a worker killed in the middle just prepares again.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import secrets
+import shutil
+import tarfile
+from collections.abc import Callable
+
+from a3r.blueprints.model import Blueprint
+from a3r.core.errors import BlueprintError
+from a3r.core.hashing import bytes_hash, tree_hash
+from a3r.core.wire import AttemptSpec
+from a3r.worker.folder import AttemptFolder, client_of
+from a3r.worker.private import write_private
+from swarm.protocol.config import EvalGate, TrainConfig
+
+ROLES = ("admin", "client", "eval", "signing")
+GATE_DEADLINE_S = 600.0
+
+
+def prepare(
+    folder: AttemptFolder,
+    spec: AttemptSpec,
+    blueprint: Blueprint,
+    fetch: Callable[[str], bytes],
+) -> None:
+    """Unpack, check, write config and tokens.
+
+    Raises:
+        BlueprintError: the artifact is not the code that was reviewed.
+        HubUnreachable: the artifact cannot be fetched now.
+        OSError: the disk.
+    """
+    for part in (folder.server, folder.evals, folder.path / "logs", folder.path / "proc"):
+        part.mkdir(parents=True, exist_ok=True, mode=0o700)
+    unpack_client(folder, spec, blueprint, fetch)
+    config = train_config(blueprint, spec.seed, spec.label)
+    (folder.path / "train.json").write_text(config.model_dump_json(indent=1), "utf-8")
+    write_tokens(folder)
+
+
+def unpack_client(
+    folder: AttemptFolder, spec: AttemptSpec, blueprint: Blueprint, fetch: Callable[[str], bytes]
+) -> None:
+    """Fetch and unpack the client's code unless it is there; its tree hash must be the blueprint's."""
+    wanted = client_of(blueprint).tree_hash
+    if folder.client.exists() and tree_hash(folder.client) == wanted:
+        return
+    data = fetch(spec.client_artifact)
+    if bytes_hash(data) != spec.client_artifact:
+        raise BlueprintError(
+            "The client's artifact was damaged on its way.", hint="A new attempt fetches it again."
+        )
+    draft = folder.path / "client.new"
+    shutil.rmtree(draft, ignore_errors=True)
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        tar.extractall(draft, filter="data")
+    found = tree_hash(draft)
+    if found != wanted:
+        raise BlueprintError(
+            f"The client's code (tree {found[:12]}) is not what was reviewed (tree {wanted[:12]}).",
+            hint="The blueprint needs a new version with this code, and a review.",
+        )
+    shutil.rmtree(folder.client, ignore_errors=True)
+    draft.rename(folder.client)
+
+
+def train_config(blueprint: Blueprint, seed: int, label: str) -> TrainConfig:
+    """The blueprint's training config with the run's seed; training waits for the evaluation of version 0."""
+    given = blueprint.servers[0].train
+    steps = tuple(sorted({0, *given.eval_gate.at_steps}))
+    gate = EvalGate(at_steps=steps, deadline_s=max(GATE_DEADLINE_S, given.eval_gate.deadline_s))
+    return given.model_copy(update={"seed": seed, "run_name": label, "eval_gate": gate})
+
+
+def write_tokens(folder: AttemptFolder) -> None:
+    """Mint the attempt's tokens: all in the server's tokens.json, the client's and the evaluator's alone in files of theirs."""
+    path = folder.server / "tokens.json"
+    if not path.exists():
+        write_private(path, json.dumps({role: secrets.token_urlsafe(32) for role in ROLES}))
+    tokens = json.loads(path.read_text("utf-8"))
+    for role in ("client", "eval"):
+        write_private(folder.path / f"{role}.token", tokens[role])
+
+
+def admin_token(folder: AttemptFolder) -> str:
+    """The admin token of the attempt's server."""
+    return str(json.loads((folder.server / "tokens.json").read_text("utf-8"))["admin"])

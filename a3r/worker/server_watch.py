@@ -1,0 +1,85 @@
+"""The attempt's swarm server over HTTP: its status, its steps, its own record of what it was told to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from a3r.worker.folder import AttemptFolder, append_lines
+from a3r.worker.prepare import admin_token
+from a3r.worker.processes import read_json
+from swarm.client import SwarmClient
+from swarm.protocol.config import TrainConfig
+from swarm.protocol.errors import ServerUnreachable, SwarmError
+from swarm.protocol.messages import Status, StepMetrics
+
+logger = logging.getLogger(__name__)
+
+DEADLINE_S = 3.0
+"""One look at the server; one that is busy for longer is looked at again."""
+
+T = TypeVar("T")
+
+
+class ServerWatch:
+    """Reads one server. No answer is None, never a verdict: only the end of the process and the deadlines are."""
+
+    def __init__(self, folder: AttemptFolder) -> None:
+        """Nothing is opened before the first look."""
+        self._folder = folder
+        self._client: SwarmClient | None = None
+        self._steps: int | None = None
+
+    def address(self) -> tuple[str, int] | None:
+        """URL and port where the server listens; None before it does."""
+        ready = read_json(self._folder.path / "ready.json")
+        return (str(ready["url"]), int(ready["port"])) if ready else None
+
+    def status(self) -> Status | None:
+        """The server's status."""
+        return self._ask(lambda client: client.status())
+
+    def config(self) -> TrainConfig | None:
+        """The server's own training config."""
+        return self._ask(lambda client: client.config())
+
+    @property
+    def steps(self) -> int:
+        """Steps on file."""
+        if self._steps is None:
+            self._steps = len(self._folder.steps())
+        return self._steps
+
+    def record_steps(self, step: int) -> list[dict[str, Any]]:
+        """Put the records of steps up to ``step`` on file; returns the new ones, in order."""
+        known = self.steps
+        if step <= known:
+            return []
+        found: list[StepMetrics] = self._ask(lambda client: client.metrics(known)) or []
+        new = [m.model_dump(mode="json") for m in found]
+        append_lines(self._folder.steps_file, new)
+        self._steps = known + len(new)
+        return new
+
+    def _ask(self, question: Callable[[SwarmClient], T]) -> T | None:
+        address = self.address()
+        if address is None:
+            return None
+        if self._client is None or self._client.settings.url != address[0]:
+            self.close()
+            token = admin_token(self._folder)
+            self._client = SwarmClient(address[0], token, "worker", timeout_s=DEADLINE_S)
+        try:
+            return question(self._client)
+        except ServerUnreachable:
+            return None
+        except SwarmError as error:
+            logger.warning("%s: the server refused: %s", self._folder.path.name, error)
+            return None
+
+    def close(self) -> None:
+        """Close the connections. Safe to call twice."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None

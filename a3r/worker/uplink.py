@@ -1,0 +1,166 @@
+"""Sends the evidence of attempts up: steps, events, evaluation rounds, raw logs, and last the finish report.
+
+Reads files only and remembers per attempt how much the hub has, so that nothing is lost while the hub is away, whoever
+restarts, and a repeat is harmless. A stale fencing token ends the sending; the folder stays as evidence.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from a3r.core.errors import A3RError, Conflict, NotFound
+from a3r.core.ports import Hub
+from a3r.core.wire import EventsRequest, LogChunk, StepsRequest
+from a3r.worker.folder import AttemptFolder
+from a3r.worker.supervisor import write_json
+
+logger = logging.getLogger(__name__)
+
+CHUNK_BYTES = 256 * 1024
+CHUNKS_A_PASS = 4
+"""Of one log in one pass, while the attempt runs."""
+LOGS = ("server", "client", "evaluator")
+
+
+class Sent(BaseModel):
+    """``uplink.json``: what the hub has acknowledged."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    steps: int = 0
+    events: int = 0
+    rounds: list[str] = Field(default_factory=list[str])
+    logs: dict[str, int] = Field(default_factory=dict[str, int])
+    """Log -> bytes; -1 = the hub does not take it."""
+    finished: bool = False
+    """The finish report is acknowledged: there is nothing left to do."""
+    refused: str = ""
+    """Why the hub does not want this attempt's results; nothing more is sent."""
+
+
+class AttemptUplink:
+    """The evidence of one attempt. One thread at a time."""
+
+    def __init__(self, folder: AttemptFolder, hub: Hub, on_refused: Callable[[str], None]) -> None:
+        """``on_refused`` is told once, with the reason, when the hub does not want the attempt any more."""
+        self._folder, self._hub, self._on_refused = folder, hub, on_refused
+        spec = folder.spec()
+        self._id, self._fencing = spec.attempt_id, spec.fencing_token
+        self._file = folder.path / "uplink.json"
+        self.sent = (
+            Sent.model_validate_json(self._file.read_bytes()) if self._file.exists() else Sent()
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be sent."""
+        return self.sent.finished or bool(self.sent.refused)
+
+    def send(self) -> None:
+        """Send what is new. Safe to repeat.
+
+        Raises:
+            HubUnreachable: try later; what was acknowledged is remembered.
+        """
+        if self.over:
+            return
+        before = self.sent.model_copy(deep=True)
+        # Whether it is finished is asked first: what was written before the finish report is then all there.
+        finish = self._folder.finish()
+        try:
+            self._send_events()
+            self._send_steps()
+            self._send_rounds()
+            self._send_logs(everything=finish is not None)
+            if finish is not None:
+                self._hub.finish(self._id, finish)
+                self.sent.finished = True
+        except (Conflict, NotFound) as error:
+            self._refused(error)
+        finally:
+            if self.sent != before:
+                write_json(self._file, self.sent.model_dump(mode="json"))
+
+    def refuse(self, reason: str) -> None:
+        """Send nothing more: the hub said by command that it does not want it."""
+        if not self.over:
+            self.sent.refused = reason
+            write_json(self._file, self.sent.model_dump(mode="json"))
+
+    def _refused(self, error: A3RError) -> None:
+        logger.warning("%s: the hub does not want its results: %s", self._id, error.message)
+        self.sent.refused = error.message
+        self._on_refused(error.message)
+
+    def _send_events(self) -> None:
+        new = self._folder.events()[self.sent.events :]
+        if new:
+            self._hub.events(self._id, EventsRequest(fencing_token=self._fencing, events=new))
+            self.sent.events += len(new)
+
+    def _send_steps(self) -> None:
+        new = self._folder.steps()[self.sent.steps :]
+        if new:
+            self._hub.steps(self._id, StepsRequest(fencing_token=self._fencing, steps=new))
+            self.sent.steps += len(new)
+
+    def _send_rounds(self) -> None:
+        for path in sorted(self._folder.evals.glob("eval-*.json")):
+            name = path.stem.removeprefix("eval-")
+            found = self._folder.eval_round(name)
+            if found is not None and name not in self.sent.rounds:
+                self._hub.evals(self._id, found)
+                self.sent.rounds.append(name)
+
+    def _send_logs(self, *, everything: bool) -> None:
+        for name in LOGS:
+            left = 10**6 if everything else CHUNKS_A_PASS
+            while left and self._send_chunk(name):
+                left -= 1
+
+    def _send_chunk(self, name: str) -> bool:
+        """Send the next piece of a log; False when there was none."""
+        offset = self.sent.logs.get(name, 0)
+        path = self._folder.log(name)
+        if offset < 0 or not path.exists():
+            return False
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read(CHUNK_BYTES)
+        if not data:
+            return False
+        chunk = LogChunk(
+            fencing_token=self._fencing,
+            name=name,
+            offset=offset,
+            data_b64=base64.b64encode(data).decode(),
+        )
+        try:
+            self._hub.logs(self._id, chunk)
+        except Conflict as error:
+            # A log with a hole is no reason to give the results up; a stale token shows in the other writes too.
+            logger.warning("%s: the hub does not take the log %r: %s", self._id, name, error)
+            self.sent.logs[name] = -1
+            return False
+        self.sent.logs[name] = offset + len(data)
+        return True
+
+
+class Backoff:
+    """Seconds until the next try: 1, 2, 4 ... 30; 0 after a success."""
+
+    def __init__(self, first_s: float = 1.0, most_s: float = 30.0) -> None:
+        self._first_s, self._most_s, self._next_s = first_s, most_s, first_s
+
+    def failed(self) -> float:
+        """Seconds to wait now."""
+        wait_s, self._next_s = self._next_s, min(self._most_s, self._next_s * 2)
+        return wait_s
+
+    def worked(self) -> None:
+        """Begin again at the first value."""
+        self._next_s = self._first_s

@@ -1,0 +1,308 @@
+"""The worker: claims attempts while slots are free, runs each in a thread, renews leases, sends evidence up.
+
+Training never waits for the hub: while it is away, attempts go on and their evidence stays on disk. Ending the worker
+leaves its attempts running; the next worker of the workspace takes them up.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from a3r.core.clock import SystemClock
+from a3r.core.errors import A3RError, HubUnreachable
+from a3r.core.ports import Clock, Hub, Terminal
+from a3r.core.types import FailureClass
+from a3r.core.wire import AttemptSpec, ClaimRequest, Command, HeartbeatRequest, WorkerRegistration
+from a3r.worker.attempt import AttemptRunner
+from a3r.worker.folder import AttemptFolder
+from a3r.worker.processes import Launcher
+from a3r.worker.repair import AttemptOver
+from a3r.worker.uplink import AttemptUplink, Backoff
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.5
+UPLINK_S = 1.0
+CLAIM_WAIT_S = 2.0
+"""Short, because a worker that is told to end waits for the answer to its last claim: an attempt in it must not be lost."""
+MAX_TICK_FAILURES = 10
+"""Ticks in a row that raise before the attempt is ended."""
+MIN_HEARTBEAT_GAP_S = 0.5
+REPORT_S = 5.0
+
+
+@dataclass
+class Job:
+    """One attempt that the worker has."""
+
+    runner: AttemptRunner
+    uplink: AttemptUplink
+    slots: int
+    thread: threading.Thread | None = None
+    backoff: Backoff = field(default_factory=Backoff)
+    send_after: float = 0.0
+    """Monotonic seconds before which its evidence is not sent again."""
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Who the worker is and what it may use."""
+
+    home: Path
+    """The ``.a3r`` folder."""
+    worker_id: str
+    host: str
+    pid: int
+    slots: int
+    inventory: dict[str, object] = field(default_factory=dict[str, object])
+    tick_s: float = TICK_S
+
+
+class Worker:
+    """Threads: one claims, one beats, one sends, one for each running attempt."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        hub: Hub,
+        terminal: Terminal | None,
+        environ: Mapping[str, str],
+        clock: Clock | None = None,
+    ) -> None:
+        """``environ`` is the worker's own environment; its processes get a few names of it, never a secret."""
+        self.settings, self._hub = settings, hub
+        self._clock = clock or SystemClock()
+        self._launcher = Launcher(terminal, environ)
+        self._jobs: dict[str, Job] = {}
+        self._guard = threading.Lock()
+        self._ending, self._full = threading.Event(), threading.Event()
+        self._registered = False
+        self._heartbeat_s = 2.0
+        self._epoch = ""
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def runs(self) -> Path:
+        """Folder of the attempts' folders."""
+        return self.settings.home / "runs"
+
+    # -- life -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up unfinished attempts of this workspace, then begin to work; returns at once."""
+        self.adopt()
+        for name in ("claim", "heartbeat", "uplink"):
+            loop = getattr(self, f"_{name}_forever")
+            thread = threading.Thread(target=loop, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def adopt(self) -> None:
+        """Take up every attempt in ``runs/`` whose end the hub does not know."""
+        for path in sorted(self.runs.glob("*/attempt.json")):
+            folder = AttemptFolder(path.parent)
+            try:
+                self._take(folder, adopted=True)
+            except (OSError, ValueError):
+                logger.exception(
+                    "%s: its folder cannot be read; it is left alone", folder.path.name
+                )
+
+    def leave(self, timeout_s: float = 10.0) -> None:
+        """Stop working and leave the attempts running. Waits for a claim that is under way."""
+        self._ending.set()
+        ends = time.monotonic() + timeout_s
+        jobs = [job.thread for job in self._all_jobs() if job.thread is not None]
+        for thread in [*self._threads, *jobs]:
+            thread.join(max(0.1, ends - time.monotonic()))
+        for job in self._all_jobs():
+            job.runner.close()
+
+    def claim_no_more(self) -> None:
+        """Take no further attempts; a claim that is under way is still accepted."""
+        self._full.set()
+
+    def stop_attempts(self, reason: str, timeout_s: float = 40.0) -> bool:
+        """End all attempts and report them; True when all their processes have ended within ``timeout_s``.
+
+        A hub that is away gets the reports from the next worker.
+        """
+        jobs = self._all_jobs()
+        for job in jobs:
+            job.runner.request_stop(reason)
+        ends = time.monotonic() + timeout_s
+        while time.monotonic() < ends and not all(job.runner.finished for job in jobs):
+            time.sleep(0.1)
+        reported_by = min(ends, time.monotonic() + REPORT_S)
+        while time.monotonic() < reported_by and self._all_jobs():
+            time.sleep(0.1)
+        return all(job.runner.finished for job in jobs)
+
+    def attempts(self) -> list[str]:
+        """Ids of the attempts that the worker has."""
+        return [job.runner.spec.attempt_id for job in self._all_jobs()]
+
+    # -- attempts ---------------------------------------------------------------------------------------------
+
+    def accept(self, spec: AttemptSpec) -> None:
+        """Begin an attempt that was claimed. From the first line on it is on file."""
+        folder = AttemptFolder.of(self.runs, spec.attempt_id)
+        if spec.attempt_id in self.attempts():
+            return
+        folder.save_spec(spec)
+        self._take(folder, adopted=False)
+
+    def _take(self, folder: AttemptFolder, *, adopted: bool) -> None:
+        runner = AttemptRunner(folder, self._hub.artifact, self._launcher, self._clock)
+        uplink = AttemptUplink(
+            folder, self._hub, lambda reason: runner.request_stop(reason, forget=True)
+        )
+        if uplink.over and runner.finished:
+            return
+        if adopted and not runner.finished:
+            logger.info("taking up %s in phase %s", runner.spec.attempt_id, runner.memo.phase)
+            runner.events.add("worker", "adopted", phase=runner.memo.phase)
+        job = Job(runner, uplink, runner.blueprint.resources.slots)
+        with self._guard:
+            self._jobs[runner.spec.attempt_id] = job
+        if not runner.finished:
+            name = f"attempt {runner.spec.attempt_id}"
+            job.thread = threading.Thread(target=self._run, args=(job,), name=name, daemon=True)
+            job.thread.start()
+
+    def _run(self, job: Job) -> None:
+        failures = 0
+        while not self._ending.is_set():
+            try:
+                if job.runner.tick():
+                    break
+                failures = 0
+            except Exception as error:
+                # A fault of ours, or of the disk: it must not end the attempt at once, nor go on for ever.
+                failures += 1
+                logger.exception("%s: a tick failed", job.runner.spec.attempt_id)
+                if failures == MAX_TICK_FAILURES:
+                    job.runner.give_up(
+                        AttemptOver("failed", FailureClass.UNKNOWN, f"the worker failed: {error!r}")
+                    )
+            self._ending.wait(self.settings.tick_s * min(8, 1 + failures))
+        job.runner.close()
+
+    def _all_jobs(self) -> list[Job]:
+        with self._guard:
+            return list(self._jobs.values())
+
+    def free_slots(self) -> int:
+        """Slots that no running attempt takes."""
+        return self.settings.slots - sum(j.slots for j in self._all_jobs() if not j.runner.finished)
+
+    # -- the hub ----------------------------------------------------------------------------------------------
+
+    def _claim_forever(self) -> None:
+        backoff = Backoff()
+        while not (self._ending.is_set() or self._full.is_set()):
+            try:
+                self._claim_once()
+                backoff.worked()
+            except HubUnreachable as error:
+                logger.info("%s", error.message)
+                self._ending.wait(backoff.failed())
+            except (A3RError, OSError, ValueError):
+                logger.exception("claiming failed")
+                self._ending.wait(backoff.failed())
+
+    def _claim_once(self) -> None:
+        if not self._registered:
+            self._register()
+        free = self.free_slots()
+        if free <= 0:
+            self._ending.wait(TICK_S)
+            return
+        began = time.monotonic()
+        spec = self._hub.claim(
+            ClaimRequest(worker_id=self.settings.worker_id, free_slots=free, wait_s=CLAIM_WAIT_S)
+        )
+        if spec is not None:
+            self.accept(spec)
+        elif time.monotonic() - began < TICK_S:
+            self._ending.wait(TICK_S)  # a hub that does not hold requests must not be hammered
+
+    def _register(self) -> None:
+        s = self.settings
+        welcome = self._hub.register(
+            WorkerRegistration(
+                worker_id=s.worker_id,
+                host=s.host,
+                pid=s.pid,
+                slots=s.slots,
+                inventory=s.inventory,
+            )
+        )
+        self._heartbeat_s, self._epoch = welcome.heartbeat_s, welcome.hub_epoch
+        self._registered = True
+
+    def _heartbeat_forever(self) -> None:
+        while not self._ending.is_set():
+            began = time.monotonic()
+            commands: list[Command] = []
+            try:
+                commands = self._beat()
+            except HubUnreachable as error:
+                logger.info("%s", error.message)
+            except (A3RError, OSError, ValueError):
+                logger.exception("a heartbeat failed")
+            spent_s = time.monotonic() - began
+            gap_s = MIN_HEARTBEAT_GAP_S if commands else self._heartbeat_s - spent_s
+            self._ending.wait(max(0.05, gap_s))
+
+    def _beat(self) -> list[Command]:
+        reports = [job.runner.report() for job in self._all_jobs() if not job.uplink.over]
+        reply = self._hub.heartbeat(
+            HeartbeatRequest(
+                worker_id=self.settings.worker_id,
+                attempts=reports,
+                wait_s=self._heartbeat_s if reports else 0.0,
+            )
+        )
+        if reply.hub_epoch != self._epoch:
+            self._registered = False  # another daemon: introduce ourselves again
+        for command in reply.commands:
+            self._obey(command)
+        return reply.commands
+
+    def _obey(self, command: Command) -> None:
+        job = self._jobs.get(command.attempt_id)
+        if job is None:
+            return
+        if command.kind == "forget_attempt":
+            job.uplink.refuse(command.reason or "the hub has forgotten it")
+        job.runner.request_stop(
+            command.reason or "the hub asked for it", forget=command.kind == "forget_attempt"
+        )
+
+    def _uplink_forever(self) -> None:
+        while not self._ending.is_set():
+            self.send_evidence()
+            self._ending.wait(UPLINK_S)
+
+    def send_evidence(self) -> None:
+        """One pass over all attempts; those that are finished and acknowledged are let go."""
+        for job in self._all_jobs():
+            if time.monotonic() < job.send_after:
+                continue
+            try:
+                job.uplink.send()
+                job.backoff.worked()
+            except HubUnreachable:
+                job.send_after = time.monotonic() + job.backoff.failed()
+            except (A3RError, OSError, ValueError):
+                logger.exception("%s: evidence was not sent", job.runner.spec.attempt_id)
+                job.send_after = time.monotonic() + job.backoff.failed()
+            if job.uplink.over and job.runner.finished:
+                with self._guard:
+                    self._jobs.pop(job.runner.spec.attempt_id, None)
