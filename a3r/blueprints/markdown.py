@@ -15,6 +15,7 @@ from a3r.blueprints.model import Blueprint
 from a3r.blueprints.prose import HASH_LABEL, write_prose
 from a3r.blueprints.yaml import YamlProblem, dotted, dump_yaml, line_of, load_yaml
 from a3r.core.errors import BlueprintError
+from a3r.core.hashing import canonical_json
 
 FENCE = "---"
 
@@ -26,8 +27,10 @@ def to_markdown(blueprint: Blueprint) -> str:
         BlueprintError: a value that JSON does not have (NaN).
     """
     try:
+        # Looked at before the JSON dump, which would write NaN as null without a word.
+        canonical_json(blueprint.model_dump())
         prose = write_prose(blueprint)
-    except ValueError as err:
+    except (ValueError, TypeError) as err:
         raise BlueprintError(
             f"blueprint {blueprint.name!r} cannot be written: {err}", hint="numbers must be finite"
         ) from err
@@ -83,7 +86,10 @@ def _validated(front: str, source: str) -> Blueprint:
     except YamlProblem as err:
         raise _error(source, err.line, err.message) from err
     except ValidationError as err:
-        faults = err.errors(include_url=False)
+        # A misspelt key first: the key that it should be is then missing too.
+        faults = sorted(
+            err.errors(include_url=False), key=lambda fault: fault["type"] != "extra_forbidden"
+        )
         path, why = faults[0]["loc"], faults[0]["msg"]
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         hint = ""
@@ -95,7 +101,7 @@ def _validated(front: str, source: str) -> Blueprint:
 
 def _nearest(path: Sequence[str | int]) -> str:
     known = list(_fields(path[:-1]))
-    near = difflib.get_close_matches(str(path[-1]), known, n=1)
+    near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
 
 

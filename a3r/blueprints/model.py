@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from a3r.core.hashing import content_hash
+from a3r.core.hashing import canonical_json, content_hash
 from a3r.core.types import Direction
 from swarm.protocol.config import TrainConfig
 
@@ -106,6 +106,16 @@ class Blueprint(Section):
     resources: Resources = Resources()
     secret_names: tuple[str, ...] = ()
     notes: str = ""
+
+    @model_validator(mode="after")
+    def _only_json(self) -> Blueprint:
+        """Refuse NaN, infinity and whatever else JSON lacks: a dump would turn NaN into null without a word."""
+        try:
+            canonical_json([self.factors, self.fixed, [c.arguments for c in self.clients]])
+        except (TypeError, ValueError) as err:
+            msg = f"factors, fixed and arguments hold JSON values only: {err}"
+            raise ValueError(msg) from err
+        return self
 
     def content_hash(self) -> str:
         """Hash of everything: what an approval binds to."""

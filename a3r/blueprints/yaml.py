@@ -108,9 +108,18 @@ def _yaml() -> YAML:
 
 
 def _represent_text(representer: Any, text: str) -> Any:
-    # A text of several lines is easiest to read and edit as a block; the emitter quotes where that would lose something.
-    style = "|" if "\n" in text.strip() else None
-    return representer.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+    return representer.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text))
+
+
+def _style(text: str) -> str | None:
+    # Several lines are easiest to read and edit as a block, but a block cannot hold every text: the rest is escaped.
+    lines = text.split("\n")
+    if not all(line.isprintable() for line in lines):
+        return '"'
+    if len(lines) == 1:
+        return None
+    plain = text[:1] != "\n" and all(line == line.strip(" ") for line in lines)
+    return "|" if plain else '"'
 
 
 def _never(_value: Any) -> bool:

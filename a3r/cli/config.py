@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 def register(app: typer.Typer) -> None:
     """Add the noun to ``app``."""
-    group = new_group("Settings: environment > .a3r/config.toml > default.")
+    group = new_group("Settings: flag > environment > .a3r/config.yaml > default.")
     group.callback()(_keep_group)
     group.command("show")(show)
     app.add_typer(group, name="config")
@@ -31,22 +31,22 @@ def show(as_json: JsonOption = False) -> None:
     Exit codes: 0 shown, 2 no workspace here, or a setting is wrong.
     """
     with reported(as_json=as_json):
-        from a3r.cli.settings import resolve, variable
+        from a3r.core.settings import PREFIX, resolve_settings
 
         ws = workspace()
-        settings = resolve(ws.root, os.environ)
+        settings = resolve_settings(env=os.environ, file=ws.config).explain()
         body: Json = {
             "workspace": str(ws.root),
             "database": str(ws.database),
             "settings": {
-                s.name: {"value": s.value, "source": s.source, "variable": variable(s.name)}
-                for s in settings
+                key: {"value": value, "source": source, "variable": f"{PREFIX}{key.upper()}"}
+                for key, value, source in settings
             },
         }
-        rows = [(s.name, f"{s.value:g}", s.source, variable(s.name), s.meaning) for s in settings]
+        rows = [(key, value, source, f"{PREFIX}{key.upper()}") for key, value, source in settings]
         lines = [
-            *fields([("workspace", ws.root), ("database", ws.database)]),
+            *fields([("workspace", ws.root), ("database", ws.database), ("file", ws.config)]),
             "",
-            *table(rows, ("setting", "value", "source", "variable", "meaning")),
+            *table(rows, ("setting", "value", "source", "variable")),
         ]
         emit(body, lines, as_json=as_json)

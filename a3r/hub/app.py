@@ -70,7 +70,10 @@ def _api_router(hub: Hub) -> APIRouter:
         """The process, its leader and the workers it knows."""
         now = hub.clock.time()
         workers = [
-            {**w.model_dump(mode="json"), "silent_s": round(now - w.seen_at, 1)}
+            {
+                **w.model_dump(mode="json"),
+                "silent_s": round(now - hub.heard.get(w.id, w.seen_at), 1),
+            }
             for w in hub.store.workers()
         ]
         return {

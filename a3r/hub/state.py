@@ -63,6 +63,8 @@ class Hub:
     hooks: Hooks
     clock: Clock
     changes: Changes = field(default_factory=Changes)
+    heard: dict[str, float] = field(default_factory=dict[str, float])
+    """Worker id -> Unix seconds of its last word to this process; in memory, because nothing is decided by it."""
 
     def follow_store(self) -> None:
         """Pass the store's commits on to the long polls, from a thread that ends with ``close``."""
@@ -80,6 +82,10 @@ class Hub:
         """Let every long poll go. Safe to call twice."""
         self.changes.close()
         self.store.changed.notify()
+
+    def hear(self, worker_id: str) -> None:
+        """Note that a worker spoke."""
+        self.heard[worker_id] = self.clock.time()
 
     def changed(self) -> None:
         """Tell the leader that there may be something to do; waiters are woken by the store's own count."""

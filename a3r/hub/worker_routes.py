@@ -78,6 +78,7 @@ def _add_life(router: APIRouter, hub: Hub) -> None:
     @router.post("/claim")
     async def claim(request: ClaimRequest, http: Request) -> ClaimReply:
         """Lease the oldest queued attempt to a worker; waits for one."""
+        hub.hear(request.worker_id)
         if request.free_slots <= 0:
             return ClaimReply()
 
@@ -96,6 +97,7 @@ def _add_life(router: APIRouter, hub: Hub) -> None:
     @router.post("/heartbeat")
     async def heartbeat(request: HeartbeatRequest, http: Request) -> HeartbeatReply:
         """Renew leases; answers with commands, at once when there are any."""
+        hub.hear(request.worker_id)
         refused = await asyncio.to_thread(_renew_all, hub, request)
 
         def look() -> list[Command] | None:

@@ -7,11 +7,10 @@ repeat does not double. So it may be killed at any line, run late, or run twice.
 from __future__ import annotations
 
 import logging
-import traceback
 
 from a3r.core.errors import Conflict, StoreError
 from a3r.core.ports import Clock
-from a3r.core.types import CampaignState
+from a3r.core.types import CampaignState, StageState
 from a3r.core.workspace import Workspace
 from a3r.leader.concluding import conclude
 from a3r.leader.dispatch import run_stage
@@ -53,9 +52,16 @@ def _guarded(store: Store, clock: Clock, workspace: Workspace, campaign: Campaig
         return False
     except Exception as error:
         logger.exception("campaign %s is blocked by an unexpected error", campaign.id)
-        last = traceback.format_exception_only(error)[-1].strip()
-        store.set_campaign_state(campaign.id, CampaignState.BLOCKED, failure=last)
-        return True
+        return _block(store, campaign.id, f"{type(error).__name__}: {error}")
+
+
+def _block(store: Store, campaign_id: str, failure: str) -> bool:
+    try:
+        store.set_campaign_state(campaign_id, CampaignState.BLOCKED, failure=failure)
+    except (StoreError, Conflict) as error:
+        logger.warning("campaign %s could not be marked as blocked: %s", campaign_id, error)
+        return False
+    return True
 
 
 def _advance(store: Store, clock: Clock, workspace: Workspace, campaign_id: str) -> bool:
@@ -88,6 +94,6 @@ def _step(store: Store, clock: Clock, workspace: Workspace, campaign: CampaignRo
     stage = tick.open_stage()
     if stage is None:
         return plan_next(tick)
-    if stage.state.value == "planned":
+    if stage.state is StageState.PLANNED:
         return pass_review(tick, stage)
     return run_stage(tick, stage)

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from a3r.report.records import Scalar
 from a3r.report.results import Bounds
 
 UNKNOWN = "n/a"
+
+
+def stable(value: Any) -> Any:
+    """JSON with every float cut to ten significant digits: the last digits may depend on the version of scipy."""
+    kind: object = value
+    if isinstance(kind, float):
+        return float(f"{kind:.10g}")
+    if isinstance(kind, dict):
+        return {k: stable(v) for k, v in value.items()}
+    if isinstance(kind, list | tuple):
+        return [stable(v) for v in value]
+    return value
 
 
 def plain(value: float | None, places: int = 3) -> str:

@@ -145,6 +145,7 @@ def _stage(records: Records, stage: StageRecord, gains: list[RunGain]) -> dict[s
         "created_at": stage.created_at,
         "plan_hash": stage.plan_hash,
         "question": plan.get("question", ""),
+        "why": plan.get("why", ""),
         "predictions": plan.get("predictions", []),
         "table": plan.get("decision_table", []),
         "stop_rule": plan.get("stop_rule", ""),

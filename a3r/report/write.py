@@ -12,6 +12,7 @@ from a3r.core.hashing import bytes_hash
 from a3r.report.analysis import minimum
 from a3r.report.figures import draw, figure_data
 from a3r.report.files import encode, json_bytes
+from a3r.report.numbers import stable
 from a3r.report.records import Records
 from a3r.report.render import claims_of, render
 
@@ -48,12 +49,12 @@ def derived_files(records: Records, interpretation: str = "") -> dict[str, bytes
     claims = claims_of(records)
     out = encode(records)
     out["goal.md"] = records.campaign.goal_text.encode()
-    out["claims.json"] = json_bytes([c.model_dump(mode="json") for c in claims])
+    out["claims.json"] = json_bytes(stable([c.model_dump(mode="json") for c in claims]))
     out["report.md"] = render(records, claims, interpretation).encode()
     if interpretation:
         out[INTERPRETATION] = interpretation.encode()
     data = figure_data(records, minimum(records))
-    out.update({name: json_bytes(value) for name, value in data.items()})
+    out.update({name: json_bytes(stable(value)) for name, value in data.items()})
     return out
 
 

@@ -45,7 +45,7 @@ def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
     order = sorted(range(len(ps)), key=lambda i: ps[i], reverse=True)
     adjusted, running = [0.0] * len(ps), 1.0
     for rank, index in enumerate(order):
-        running = min(running, ps[index] * len(ps) / (len(ps) - rank))
+        running = min(running, ps[index] * (len(ps) / (len(ps) - rank)))
         adjusted[index] = running
     return adjusted
 

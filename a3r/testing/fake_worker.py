@@ -129,10 +129,9 @@ def _item(number: int, reward: float, version: int) -> EvalItem:
 
 def _step(number: int) -> dict[str, Any]:
     required = (n for n, f in StepMetrics.model_fields.items() if f.is_required())
-    nothing = dict.fromkeys(required)
-    known = {"step": number, "policy_version": number, "updated": True, "reward_mean": START_SHARE}
-    counts = {"groups": 1, "episodes": 4, "rows": 4, "calls": 12, "divergences": 0}
-    times = {"rollout_s": 0.1, "drain_s": 0.0, "update_s": 0.1, "finished_at": float(number)}
-    other = {"tokens": {}, "episodes_dropped": {}, "fingerprint": f"v{number}"}
-    body = {**nothing, **known, **counts, **times, **other}
+    body: dict[str, Any] = dict.fromkeys(required)
+    body |= {"step": number, "policy_version": number, "updated": True, "reward_mean": START_SHARE}
+    body |= {"groups": 1, "episodes": 4, "rows": 4, "calls": 12, "divergences": 0}
+    body |= {"rollout_s": 0.1, "drain_s": 0.0, "update_s": 0.1, "finished_at": float(number)}
+    body |= {"tokens": {}, "episodes_dropped": {}, "fingerprint": f"v{number}"}
     return StepMetrics.model_validate(body).model_dump(mode="json")

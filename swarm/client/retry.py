@@ -38,7 +38,7 @@ class Backoff:
     ) -> None:
         """Start counting now; ``deadline_s`` seconds are left for all tries together."""
         self._clock = clock
-        self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
+        self._rng = rng
         self._started = clock()
         self._ends = self._started + deadline_s
         self.tries = 0
@@ -55,6 +55,8 @@ class Backoff:
 
     def next_delay(self, retry_after: float | None = None) -> float | None:
         """Seconds to sleep before the next try, at least ``retry_after``; None when the deadline would pass first."""
+        if self._rng is None:  # most calls never need one, and seeding costs more than the rest
+            self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         delay = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2**self.tries) * self._rng.uniform(0.5, 1.0)
         self.tries += 1
         delay = max(delay, retry_after or 0.0)

@@ -134,8 +134,10 @@ class EpisodeKeys:
 
     def sign(self, episode_id: str, expires_at: float) -> str:
         """Return the key of an episode, valid until ``expires_at`` (unix seconds, rounded up)."""
-        payload = {"e": episode_id, "x": -int(-expires_at // 1)}
-        return f"{KEY_PREFIX}{self._serializer.dumps(payload)}"
+        whole = -int(-expires_at // 1)
+        key = self._spell(episode_id, whole)
+        self._remember(key, (episode_id, whole))  # its holder is about to present it
+        return key
 
     def verify(self, key: str, now: float) -> str:
         """Return the episode id that ``key`` opens at ``now`` (unix seconds). Whether it is still open is not known here.
@@ -146,9 +148,7 @@ class EpisodeKeys:
         known = self._known.get(key)
         if known is None:
             known = self._decode(key)
-            if len(self._known) >= _CACHE_LIMIT:
-                self._known.clear()
-            self._known[key] = known
+            self._remember(key, known)
         episode_id, expires_at = known
         if now >= expires_at:
             raise AuthError(
@@ -167,6 +167,16 @@ class EpisodeKeys:
         except (BadData, KeyError, TypeError, ValueError):
             # The cause is left out: its text quotes the key.
             raise AuthError("the episode key is damaged or of another server", hint=hint) from None
-        if self.sign(episode_id, expires_at) != key:  # base64 has spare bits: one key, one spelling
+        if (
+            self._spell(episode_id, expires_at) != key
+        ):  # base64 has spare bits: one key, one spelling
             raise AuthError("the episode key is damaged or of another server", hint=hint)
         return episode_id, expires_at
+
+    def _spell(self, episode_id: str, expires_at: int) -> str:
+        return f"{KEY_PREFIX}{self._serializer.dumps({'e': episode_id, 'x': expires_at})}"
+
+    def _remember(self, key: str, known: tuple[str, int]) -> None:
+        if len(self._known) >= _CACHE_LIMIT:
+            self._known.clear()
+        self._known[key] = known

@@ -20,11 +20,11 @@ from a3r.cli.daemon.serving import HubServer
 from a3r.cli.daemon.starting import FAILURE_FILE
 from a3r.cli.daemon.ticking import Ticker
 from a3r.cli.daemon.window import show
-from a3r.cli.settings import resolve
 from a3r.cli.terminal import terminal_or_none
 from a3r.core.clock import SystemClock
-from a3r.core.errors import A3RError
+from a3r.core.errors import A3RError, Conflict
 from a3r.core.ports import Clock
+from a3r.core.settings import Settings, resolve_settings
 from a3r.core.workspace import Workspace
 from a3r.hub import leases
 from a3r.hub.app import create_app
@@ -62,12 +62,18 @@ def run(
         logging.getLogger(noisy).setLevel(logging.ERROR)
     try:
         workspace = Workspace.create(folder)
+        settings = resolve_settings(env=os.environ, file=workspace.config)
+        logging.getLogger().setLevel(settings.log_level)
         with daemon_lock(workspace.daemon):
-            if window and (terminal := terminal_or_none()) is not None:
+            if window and settings.tmux and (terminal := terminal_or_none()) is not None:
                 show(workspace, terminal)
-            _serve(workspace, reconcile or leader_tick, local_worker=local_worker)
+            # No slots: this host shall run nothing, so it needs no worker.
+            wanted = local_worker and settings.slots != 0
+            _serve(workspace, settings, reconcile or leader_tick, local_worker=wanted)
     except A3RError as error:
-        _leave_reason(folder, error)
+        if not isinstance(error, Conflict):
+            # Nobody who is refused because a daemon runs waits for a reason.
+            _leave_reason(folder, error)
         logger.error("%s", error)  # noqa: TRY400 - an expected failure, told in words
         return error.exit_code
     return 0
@@ -93,16 +99,18 @@ def read_goal(text: str, folder: str) -> ReadGoal:
     )
 
 
-def _serve(workspace: Workspace, reconcile: Reconcile, *, local_worker: bool) -> None:
+def _serve(
+    workspace: Workspace, given: Settings, reconcile: Reconcile, *, local_worker: bool
+) -> None:
     clock = SystemClock()
     tokens = HubTokens.load_or_mint(workspace.daemon)
-    settings = HubSettings.model_validate(
-        {
-            "workspace": workspace.root,
-            "epoch": secrets.token_hex(16),
-            "started_at": clock.time(),
-            **{setting.name: setting.value for setting in resolve(workspace.root, os.environ)},
-        }
+    settings = HubSettings(
+        workspace=workspace.root,
+        epoch=secrets.token_hex(16),
+        started_at=clock.time(),
+        heartbeat_s=given.heartbeat_s,
+        lease_s=given.lease_s,
+        lost_after_s=given.lost_after_s,
     )
     store = Store.open(workspace.database, clock)
     sock = listen(workspace)
@@ -113,7 +121,7 @@ def _serve(workspace: Workspace, reconcile: Reconcile, *, local_worker: bool) ->
             moved = leases.expire(store, settings, clock.time())
             return reconcile(store, clock, workspace) or moved > 0
 
-        ticker = Ticker(work, lambda: store.changed.count, clock)
+        ticker = Ticker(work, lambda: store.changed.count, clock, given.tick_s)
         _run_server(workspace, store, tokens, settings, sock, ticker, worker)
     finally:
         sock.close()

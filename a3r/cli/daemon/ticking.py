@@ -28,8 +28,15 @@ MAX_BACKOFF_S = 30.0
 class Ticker:
     """Calls ``work`` on a schedule. ``work`` returns True when it changed something (it is then called again soon)."""
 
-    def __init__(self, work: Callable[[], bool], writes: Callable[[], int], clock: Clock) -> None:
-        """``writes`` counts the store's commits."""
+    def __init__(
+        self,
+        work: Callable[[], bool],
+        writes: Callable[[], int],
+        clock: Clock,
+        tick_s: float = TICK_S,
+    ) -> None:
+        """``writes`` counts the store's commits; ``tick_s`` is how often it looks."""
+        self._tick_s = tick_s
         self._work = work
         self._writes = writes
         self._clock = clock
@@ -44,7 +51,7 @@ class Ticker:
 
     def start(self) -> None:
         """Begin."""
-        self.also(self.tick, TICK_S)
+        self.also(self.tick, self._tick_s)
         self._scheduler.start()
 
     def also(self, work: Callable[[], object], every_s: float = 1.0) -> None:
@@ -100,4 +107,4 @@ class Ticker:
         if text != self._last_error:
             logger.error("The leader's tick failed; it will be tried again.", exc_info=error)
         self._last_error = text
-        self._due = now + min(MAX_BACKOFF_S, TICK_S * 2**self._failures)
+        self._due = now + min(MAX_BACKOFF_S, self._tick_s * 2**self._failures)

@@ -58,6 +58,11 @@ class Sampler:
         """Whether any request waits or runs."""
         return bool(self._waiting or self._running)
 
+    @property
+    def load(self) -> int:
+        """Requests that wait or run."""
+        return len(self._waiting) + len(self._running)
+
     def submit(self, request: GenerateRequest) -> None:
         """Queue a request. One without room for a single token ends by length at its first tick, with no token."""
         self._waiting.append(request)

@@ -71,6 +71,11 @@ class TorchEngine:
         """Whether a generation waits or runs."""
         return self._sampler.busy
 
+    @property
+    def load(self) -> int:
+        """Generations that wait or run."""
+        return self._sampler.load
+
     def submit(self, request: GenerateRequest) -> None:
         """Queue a generation."""
         self._sampler.submit(request)

@@ -26,16 +26,26 @@ async def unless_abandoned(work: Coroutine[Any, Any, ResultT], receive: Receive)
 
     Cancelling this call (the server shuts down) cancels ``work`` as well.
     """
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(until_disconnect(receive))
+    # The work runs in the caller's own task: a second one would cost more than the whole watch.
+    worker = asyncio.current_task()
+    assert worker is not None
+    left = False
+
+    async def watch() -> None:
+        nonlocal left
+        await until_disconnect(receive)
+        left = True
+        worker.cancel()
+
+    watcher = asyncio.ensure_future(watch())
     try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ClientLeft
+        return await work
+    except asyncio.CancelledError:
+        if left and not worker.uncancel():
+            raise ClientLeft from None
+        raise
     finally:
-        await cancel(gone)
-        await cancel(task)
+        watcher.cancel()
 
 
 async def cancel(task: asyncio.Future[Any]) -> None:

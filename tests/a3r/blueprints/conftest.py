@@ -17,9 +17,7 @@ def blueprint() -> Blueprint:
         fixed={"nested": {"list": [1, 1.0, "1", True, None]}},
         servers=(ServerSpec(train=TrainConfig(optimizer=OptimizerConfig(lr=1e-5))),),
         clients=(ClientSpec(template="calculator", tree_hash="t" * 64, arguments={"n": 4}),),
-        evaluator=EvaluatorSpec(
-            task="calculator", items=300, item_set_hash="i", source_hash="s"
-        ),
+        evaluator=EvaluatorSpec(task="calculator", items=300, item_set_hash="i", source_hash="s"),
         seeds=(1, 2),
         limits=Limits(max_time_s=600.0),
         secret_names=("HF_TOKEN",),

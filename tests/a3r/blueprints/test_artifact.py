@@ -121,5 +121,5 @@ def test_a_link_and_an_empty_folder_are_not_packed(tmp_path: Path) -> None:
         pack_tree(folder)
     (folder / "client.py").write_text("1")
     (folder / "link.py").symlink_to("client.py")
-    with pytest.raises(BlueprintError, match="'link.py'.*link"):
+    with pytest.raises(BlueprintError, match=r"'link\.py'.* link"):
         pack_tree(folder)

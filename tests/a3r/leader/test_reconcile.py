@@ -97,7 +97,8 @@ class Rig:
 def small(goal_text) -> str:
     levels = goal_text.replace("[1, 2, 4, 8, 16, 32, 64]", "[1, 2, 4, 8]")
     one = levels.replace(", across: max_response_tokens", "")
-    return one.replace("  max_response_tokens: {levels: [10, 16]}\n", "")
+    less = one.replace("items: 40", "items: 20").replace("steps: 5", "steps: 2")
+    return less.replace("  max_response_tokens: {levels: [10, 16]}\n", "")
 
 
 @pytest.fixture
@@ -169,8 +170,9 @@ def test_a_stage_waits_until_a_person_decided_on_every_blueprint(tmp_path, small
     assert rig.store.runs(campaign) == []
     decide(rig, last, ReviewStatus.REJECTED)
     rig.until_quiet()
-    seen = {r.blueprint_id for r in rig.store.runs(campaign)}
-    assert seen == {b.id for b in others}
+    runs = rig.store.runs(campaign)
+    assert {r.blueprint_id for r in runs} == {b.id for b in others}
+    assert {r.state.value for r in runs} == {"succeeded"}  # waiting used none of the wall clock
     assert rig.row(campaign).state in {CampaignState.AWAITING_REVIEW, CampaignState.DONE}
     rig.close()
 
@@ -229,6 +231,23 @@ def test_an_edit_during_a_stage_asks_again_before_that_blueprint_runs(tmp_path, 
     approve(rig, rig.store.blueprint(smallest.id))
     rig.until_quiet()
     assert rig.store.stages(campaign)[0].state.value == "analysed"
+    rig.close()
+
+
+def test_a_blueprint_that_is_rejected_while_it_waits_never_runs(tmp_path, small):
+    rig = Rig(tmp_path, small, review=ReviewMode.STAGE)
+    campaign = rig.start()
+    rig.tick()
+    for blueprint in rig.store.blueprints(campaign):
+        approve(rig, blueprint)
+    rig.tick()
+    smallest = rig.store.blueprint(f"{campaign}/s1-b1")
+    decide(rig, smallest, ReviewStatus.REJECTED)
+    rig.until_analysed(campaign)
+    runs = [r for r in rig.store.runs(campaign) if r.blueprint_id == smallest.id]
+    assert {(r.state.value, r.reason) for r in runs} == {
+        ("cancelled", "not run: the blueprint was rejected")
+    }
     rig.close()
 
 
@@ -369,11 +388,12 @@ class Killed(BaseException):
     """Stands for kill -9: nothing may catch it."""
 
 
-READS = (
+HARMLESS = (
     "campaign", "campaigns", "stages", "blueprints", "blueprint", "reviews", "approved", "may_run", "runs", "run", "pending_work",
     "attempts", "attempts_of_run", "attempts_of_worker", "attempt", "steps", "eval_rounds", "events", "decisions", "deviations",
-    "workers", "artifact", "log_path", "log_names", "read_log", "close", "open",
+    "workers", "artifact", "log_path", "log_names", "read_log", "close", "open", "put_artifact",
 )  # fmt: skip
+"""Reads, and the artifact that is named by its own bytes; after everything else the next write must be a new one."""
 
 
 def mortal(rig: Rig, *, before: bool) -> Store:
@@ -393,7 +413,7 @@ def mortal(rig: Rig, *, before: bool) -> Store:
         return method
 
     for name, _ in inspect.getmembers(Store, inspect.isfunction):
-        if not name.startswith("_") and name not in READS:
+        if not name.startswith("_") and name not in HARMLESS:
             setattr(Mortal, name, wrap(name))
     return Mortal.open(rig.workspace.database, rig.clock)
 
@@ -403,6 +423,7 @@ def conclusions(rig: Rig, campaign: str) -> list[tuple]:
     return [(c.id, c.kind, c.text, c.values) for c in claims_of(read_records(folder))]
 
 
+@pytest.mark.slow
 def test_a_leader_that_is_killed_before_or_after_every_write_reaches_the_same_conclusions(
     tmp_path, small
 ):
@@ -412,7 +433,7 @@ def test_a_leader_that_is_killed_before_or_after_every_write_reaches_the_same_co
     tortured = Rig(tmp_path / "tortured", small)
     campaign = tortured.start()
     deaths = 0
-    for number in range(1000):
+    for number in range(400):
         store = mortal(tortured, before=number % 2 == 0)
         try:
             assert not tortured.tick(store)  # a leader that wrote something did not live to say so
@@ -424,7 +445,7 @@ def test_a_leader_that_is_killed_before_or_after_every_write_reaches_the_same_co
         worked = number % 3 == 0 and tortured.worker.work()
         if not died and not worked and not tortured.worker.work():
             break
-    assert deaths > 100
+    assert deaths > 80
     assert tortured.row(campaign).state is CampaignState.DONE
     assert conclusions(tortured, campaign) == conclusions(untouched, wanted)
     decisions = [d.what for d in tortured.store.decisions(campaign)]

@@ -161,16 +161,17 @@ def test_a_full_disk_and_a_read_only_file_are_told_in_words(tmp_path: Path) -> N
         full.execute("PRAGMA max_page_count = 2")
         with pytest.raises(StoreError, match="the disk is full"), translated(path):
             full.execute("INSERT INTO t VALUES (zeroblob(100000))")
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as fixed:
-        with pytest.raises(StoreError, match="is read-only") as caught, translated(path):
-            fixed.execute("INSERT INTO t VALUES (1)")
+    fixed = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    with pytest.raises(StoreError, match="is read-only") as caught, translated(path):
+        fixed.execute("INSERT INTO t VALUES (1)")
+    fixed.close()
     assert "permission" in caught.value.hint
 
 
 def test_a_failed_write_leaves_nothing_behind(study: Any, store: Store) -> None:
     before = store.events(study.campaign_id)
+    bad = {"q": float("nan")}
     with pytest.raises(StoreError, match="finite"):
-        bad = {"q": float("nan")}
         store.add_decision(study.campaign_id, None, "what", "why", bad, 1.0)
     assert store.decisions(study.campaign_id) == []
     assert store.events(study.campaign_id) == before

@@ -14,7 +14,7 @@ import pytest
 
 from a3r.blueprints.model import Blueprint, ClientSpec, EvaluatorSpec, Limits, ServerSpec
 from a3r.core.hashing import tree_hash
-from a3r.core.wire import AttemptSpec
+from a3r.core.wire import AttemptSpec, ClaimRequest
 from a3r.testing.fake_hub import FakeHub
 from a3r.testing.waiting import retry_until as until
 from a3r.worker import supervisor
@@ -139,8 +139,26 @@ class Lab:
             client_artifact=self.artifact,
         )
 
-    def queue(self, blueprint, name="a-0000001"):
-        return self.hub.queue(self.spec(blueprint, name))
+    def queue(self, blueprint, name="a-0000001", **changes):
+        return self.hub.queue(self.spec(blueprint, name).model_copy(update=changes))
+
+    def worker_process(self, attempt) -> subprocess.Popen:
+        """A worker with a hub of its own in another process; it gets ``attempt``, which our hub counts as leased."""
+        claimed = self.hub.claim(ClaimRequest(worker_id="w-1", free_slots=1))
+        assert claimed == attempt.spec
+        code = (
+            "import os, sys, time\nfrom pathlib import Path\n"
+            "from a3r.core.wire import AttemptSpec\nfrom a3r.testing.fake_hub import FakeHub\n"
+            "from a3r.worker.worker import Worker, WorkerSettings\n"
+            "hub = FakeHub(); hub.put_artifact(Path(sys.argv[2]).read_bytes())\n"
+            "hub.queue(AttemptSpec.model_validate_json(sys.argv[3]))\n"
+            "settings = WorkerSettings(Path(sys.argv[1]), 'w-1', 'host', os.getpid(), 1, tick_s=0.15)\n"
+            "Worker(settings, hub, None, os.environ).start(); time.sleep(600)\n"
+        )
+        tar = self.home.parent / "client.tar"
+        tar.write_bytes(self.hub.artifacts[self.artifact])
+        argv = [str(self.home), str(tar), attempt.spec.model_dump_json()]
+        return subprocess.Popen([sys.executable, "-c", code, *argv])
 
     def worker(self, terminal=None, slots=2) -> Worker:
         settings = WorkerSettings(self.home, "w-1", "host", os.getpid(), slots, tick_s=0.15)
