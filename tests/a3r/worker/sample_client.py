@@ -34,8 +34,8 @@ def misbehave(step):
 async def run_slow(episode, task):
     await asyncio.sleep(ARGUMENTS.get("pause_s", 0.0))
     reward, metrics = await run_agent(episode, task)
-    # The toy engine's random words never earn anything; how a game went differs between them.
-    return reward + sum(metrics.values()), metrics
+    # The toy engine's random words never earn anything, and equal rewards move no weights.
+    return reward + episode.grant.repeat_index, metrics
 
 
 async def train(client):
