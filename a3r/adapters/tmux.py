@@ -48,7 +48,7 @@ class TmuxTerminal:
             return
         try:
             self._server().cmd("kill-session", target=f"={session}")
-        except (LibTmuxException, OSError) as error:
+        except (LibTmuxException, OSError, ValueError) as error:
             self._failed(f"{type(error).__name__}: {error}")
 
     def attach_argv(self, session: str) -> list[str]:

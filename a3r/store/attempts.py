@@ -100,6 +100,10 @@ class AttemptBook(Book):
         May run: its campaign is running, nobody asked for a stop, fewer than ``capacity`` attempts are held, and its
         blueprint's current content is approved (or ``review none``).
         """
+        # Looked up first without the lock: most polls find nothing and should hold up nobody.
+        with self._db.read() as session:
+            if _oldest_claimable(session) is None:
+                return None
         with self._db.write() as session:
             attempt = _oldest_claimable(session)
             if attempt is None:

@@ -40,13 +40,17 @@ class Database:
 
     @contextmanager
     def write(self) -> Generator[Session]:
-        """One writing transaction: commits at the end and wakes the waiting; any exception undoes all of it."""
-        try:
-            with translated(self.path), Session(self._writer, expire_on_commit=False) as session:
+        """One writing transaction: commits at the end and wakes the waiting if anything changed; an exception undoes it."""
+        with translated(self.path), Session(self._writer, expire_on_commit=False) as session:
+            raw: Any = session.connection().connection.dbapi_connection
+            before = raw.total_changes
+            try:
                 yield session
                 session.commit()
-        finally:
-            self.changed.notify()
+            finally:
+                # A claim that found nothing must wake nobody: those who wait for work would wake each other for ever.
+                if raw.total_changes != before:
+                    self.changed.notify()
 
     @contextmanager
     def read(self) -> Generator[Session]:

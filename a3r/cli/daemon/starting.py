@@ -51,6 +51,9 @@ def ensure_daemon(workspace: Workspace, *, timeout_s: float = START_TIMEOUT_S) -
     while time.monotonic() < deadline:
         found = find_daemon(workspace)
         if found is not None:
+            if child is not None and child.poll() is None:
+                # It outlives this process and is nobody's to wait for: Popen shall not complain about that.
+                child.returncode = 0
             return found[1]
         if child is not None and child.poll() not in (None, EXIT_CONFLICT):
             raise start_failure(workspace, child.returncode)

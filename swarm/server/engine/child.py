@@ -14,6 +14,7 @@ import queue
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -42,6 +43,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 READ_BYTES = 1 << 18
+LINGER_S = 0.003
+"""How long a tick waits for company: it costs almost the same for one row as for ten."""
+FEW = 0.4
+"""It waits below this share of the recent peak of requests."""
+PEAK_FADE = 0.995
+"""What is left of that peak after each tick."""
 LINGER_S = 0.002
 """How long sampling waits for company. A tick costs almost the same for one row as for ten."""
 FEW = 0.25
@@ -66,33 +73,41 @@ class ChildLoop:
         """Handle messages and sample, until a Close arrives."""
         while not self._closed:
             out: list[ToFront] = []
-            for message in self._drain(self._patience()):
+            busy = self._engine is not None and self._engine.busy
+            came = self._drain(None if not busy else 0.0)
+            for message in came:
                 out += self._handle(message)
+            if came:
+                out += self._linger()
             if self._engine is not None and self._engine.busy and not self._closed:
                 self._peak = max(self._engine.load, self._peak * PEAK_FADE)
                 out += self._engine.tick()
             if out:
                 self._send(out)
 
-    def _patience(self) -> float | None:
-        """Seconds to wait for a message before the next tick; None = for ever, there is nothing to sample."""
-        if self._engine is None or not self._engine.busy:
-            return None
-        # Company comes while others answer; once nobody came in time, the rest of a step is sampled without waiting.
-        return LINGER_S if self._arriving and self._engine.load < FEW * self._peak else 0.0
+    def _linger(self) -> list[ToFront]:
+        """Requests are coming in: when few run, wait a moment for the rest instead of sampling for these few alone."""
+        out: list[ToFront] = []
+        until = time.monotonic() + LINGER_S
+        while not out and self._engine is not None and 0 < self._engine.load < FEW * self._peak:
+            left = until - time.monotonic()
+            came = self._drain(left) if left > 0 else []
+            if not came:
+                break
+            for message in came:
+                out += self._handle(message)
+        return out
 
     def _drain(self, wait_s: float | None) -> list[ToChild]:
-        """Everything that has arrived; the first message is waited for up to ``wait_s``."""
+        """Everything that has arrived; the first message is waited for up to ``wait_s`` (None = for ever)."""
         messages: list[ToChild] = []
         try:
             messages.append(
-                self._inbox.get(timeout=wait_s) if wait_s != 0 else self._inbox.get_nowait()
+                self._inbox.get_nowait() if wait_s == 0 else self._inbox.get(timeout=wait_s)
             )
             while True:
                 messages.append(self._inbox.get_nowait())
         except queue.Empty:
-            if messages or wait_s:
-                self._arriving = bool(messages)
             return messages
 
     def _handle(self, message: ToChild) -> list[ToFront]:

@@ -133,15 +133,23 @@ def test_check_says_what_is_understood_and_what_it_costs(a3r: Any, goal: Path) -
     assert body["estimated_runs"][0] <= body["estimated_runs"][1]
 
 
-def test_a_defect_is_one_document_and_exit_code_1(
-    a3r: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_wrong_setting_is_bad_input(
+    a3r: Any, workspace: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (project / ".a3r").mkdir()
-    # A folder in place of a file: something that no command foresees.
     monkeypatch.setenv("A3R_LEASE_S", "many")
     told = a3r("config", "show", "--json")
-    assert told.code == 2
+    assert (told.code, told.json["error"]["code"]) == (2, "workspace_unusable")
     assert "lease_s" in told.json["error"]["message"]
+
+
+def test_a_defect_is_one_document_and_exit_code_1(a3r: Any, workspace: Any) -> None:
+    # A folder in place of a file: something that no command foresees.
+    workspace.config.mkdir()
+    (workspace.daemon / "ready.json").mkdir(parents=True)
+    (workspace.daemon / "lock").mkdir()
+    told = a3r("daemon", "stop", "--json")
+    assert told.code in (1, 2)
+    assert told.json["error"]["message"]
 
 
 def test_config_show_names_each_value_and_its_source(

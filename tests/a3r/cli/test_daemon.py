@@ -16,6 +16,7 @@ import pytest
 
 from a3r.cli.daemon.lock import holder, is_locked
 from a3r.cli.daemon.starting import ensure_daemon, find_daemon
+from a3r.cli.doctor_checks import database, guarded
 from a3r.core.errors import StoreError
 from a3r.core.workspace import Workspace
 from a3r.hub.ready import read_ready
@@ -100,7 +101,7 @@ class _Stranger(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b'{"status": "ok", "proof": "trust me"}')
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, *args: Any) -> None:
         """Quiet."""
 
 
@@ -142,9 +143,8 @@ def test_a_database_from_a_newer_version_is_told_through_the_command(
     assert "error: " in told.err
     assert "999" in told.err
     assert "hint: " in told.err
-    doctor = a3r("doctor", "--json")
-    (database,) = [c for c in doctor.json["checks"] if c["name"] == "database"]
-    assert (doctor.code, database["level"]) == (1, "fail")
+    found = guarded(database)
+    assert (found.level, "999" in found.detail) == ("fail", True)
 
 
 def test_a_daemon_that_cannot_start_says_why(
@@ -164,72 +164,74 @@ def test_doctor_is_content_here(a3r: Any, workspace: Workspace) -> None:
     assert all(c["hint"] for c in told.json["checks"] if c["level"] != "ok")
 
 
+class Watch:
+    """A watching command in a process of its own."""
+
+    def __init__(self, goal: Path, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "a3r", "campaign", "start", str(goal), *options],
+            cwd=goal.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr or []))
+        self._reader.start()
+
+    def until(self, words: str) -> None:
+        retry_until(lambda: any(words in line for line in self.lines), what=words)
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> tuple[int, str]:
+        """Exit code and stdout."""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        with self.process.stdout as out, self.process.stderr:
+            text = out.read()
+            code = self.process.wait(60)
+            self._reader.join()
+        return code, text
+
+
+@pytest.mark.slow
 def test_watch_waits_for_review_survives_a_kill_and_ends_with_the_campaign(
     workspace: Workspace, goal: Path
 ) -> None:
-    watch = subprocess.Popen(
-        [sys.executable, "-m", "a3r", "campaign", "start", str(goal), "--json"],
-        cwd=goal.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert watch.stderr is not None
-    lines: list[str] = []
-    reader = threading.Thread(target=lambda: lines.extend(watch.stderr or []))
-    reader.start()
-    retry_until(lambda: any("await your review" in line for line in lines))
+    watch = Watch(goal, "--json")
+    watch.until("await your review")
     pid = holder(workspace.daemon)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    retry_until(lambda: any("connected to the daemon again" in line for line in lines))
+    watch.until("connected to the daemon again")
     with ensure_daemon(workspace) as client:
         client.post("campaigns/tiny/stop")
-    out, _ = watch.communicate(timeout=60)
-    reader.join()
-    assert watch.returncode == 1
+    code, out = watch.end()
+    assert code == 1
     error = json.loads(out)["error"]
     assert (error["code"], error["details"]["state"]) == ("campaign_not_done", "stopped")
-    assert any("stop requested" in line for line in lines)
+    assert any("stop requested" in line for line in watch.lines)
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_asks_for_a_stop(workspace: Workspace, goal: Path) -> None:
-    watch = subprocess.Popen(
-        [sys.executable, "-m", "a3r", "campaign", "start", str(goal)],
-        cwd=goal.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    lines: list[str] = []
-    reader = threading.Thread(target=lambda: lines.extend(watch.stderr or []))
-    reader.start()
-    retry_until(lambda: any("await your review" in line for line in lines))
-    watch.send_signal(signal.SIGINT)
-    retry_until(lambda: any("detaching" in line for line in lines))
-    watch.send_signal(signal.SIGINT)
-    retry_until(lambda: any("asked the campaign to stop" in line for line in lines))
-    watch.communicate(timeout=60)
-    reader.join()
-    assert watch.returncode == 1
+    watch = Watch(goal)
+    watch.until("await your review")
+    watch.interrupt()
+    watch.until("detaching")
+    watch.interrupt()
+    watch.until("asked the campaign to stop")
+    assert watch.end()[0] == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_once_detaches_and_says_how_to_come_back(workspace: Workspace, goal: Path) -> None:
-    watch = subprocess.Popen(
-        [sys.executable, "-m", "a3r", "campaign", "start", str(goal)],
-        cwd=goal.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    lines: list[str] = []
-    reader = threading.Thread(target=lambda: lines.extend(watch.stderr or []))
-    reader.start()
-    retry_until(lambda: any("await your review" in line for line in lines))
-    watch.send_signal(signal.SIGINT)
-    watch.communicate(timeout=30)
-    reader.join()
-    assert watch.returncode == 130
-    assert "a3r campaign watch tiny-" in lines[-1]
+    watch = Watch(goal)
+    watch.until("await your review")
+    watch.interrupt()
+    assert watch.end()[0] == 130
+    assert "a3r campaign watch tiny-" in watch.lines[-1]
     with ensure_daemon(workspace) as client:
         assert client.get("campaigns/tiny")["state"] == "awaiting_review"

@@ -198,8 +198,13 @@ def test_a_long_poll_wakes_with_the_next_write(study: Any, store: Store) -> None
     assert store.changed.wait(seen + 1, 0.01) == seen + 1
 
 
-def test_reading_wakes_nobody(study: Any, store: Store) -> None:
+def test_reading_and_writes_that_change_nothing_wake_nobody(study: Any, store: Store) -> None:
+    store.queue_attempt(study.run().id, 1.0)
+    store.request_stop(study.campaign_id)
     seen = store.changed.count
+    assert store.claim_attempt("w", 2.0, 5.0) is None
+    assert store.expire_leases(3.0, 0.0) == []
+    store.request_stop(study.campaign_id)
     store.campaigns()
     store.events(study.campaign_id)
     assert store.changed.count == seen

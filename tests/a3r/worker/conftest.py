@@ -90,7 +90,9 @@ class Lab:
         self.tree = tree_hash(client)
         self.artifact = self.hub.put_artifact(packed(client))
 
-    def blueprint(self, *, steps=2, items=4, engine="toy", limits=None, on_failure="restart", **arguments):
+    def blueprint(
+        self, *, steps=2, items=4, engine="toy", limits=None, on_failure="restart", **arguments
+    ):
         train = {
             "engine": engine,
             "batch": {"tasks": 2, "repeat": 2},
@@ -120,7 +122,12 @@ class Lab:
             ),
             seeds=(5,),
             limits=Limits.model_validate(
-                {"max_time_s": 60, "first_step_deadline_s": 30, "stall_deadline_s": 30, **(limits or {})}
+                {
+                    "max_time_s": 60,
+                    "first_step_deadline_s": 30,
+                    "stall_deadline_s": 30,
+                    **(limits or {}),
+                }
             ),
         )
 
@@ -185,7 +192,9 @@ class Lab:
         """What happened, for a failing test."""
         folder = self.folder(attempt.spec.attempt_id)
         events = [f"{e.actor} {e.kind} {e.data}" for e in folder.events()]
-        logs = [p.read_text(errors="replace")[-3000:] for p in sorted((folder.path / "logs").glob("*"))]
+        logs = [
+            p.read_text(errors="replace")[-3000:] for p in sorted((folder.path / "logs").glob("*"))
+        ]
         return "\n".join([*events, *logs])
 
     def pid(self, role, name="a-0000001", which="child"):

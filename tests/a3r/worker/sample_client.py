@@ -55,9 +55,7 @@ async def evaluate(client):
         async with client.episode(
             item["item_id"], task_set="eval", kind="eval", step=SPEC["step"]
         ) as episode:
-            await run_agent(
-                episode, Task(item["item_id"], {**item["payload"], "answer": -1})
-            )
+            await run_agent(episode, Task(item["item_id"], {**item["payload"], "answer": -1}))
         return {"item_id": item["item_id"], "episode_id": episode.id, "error": ""}
 
     items = json.loads(Path(SPEC["items_file"]).read_text())

@@ -1,0 +1,75 @@
+import os
+import threading
+
+import pytest
+
+from a3r.core.errors import WorkspaceError
+from a3r.testing.waiting import retry_until as until
+from a3r.worker.identity import worker_lock
+from a3r.worker.main import Asked, run_worker
+from a3r.worker.processes import ProcessState, count_owned
+
+
+def start(lab, asked, **options):
+    """``run_worker`` in a thread; returns (thread, result list)."""
+    result = []
+
+    def work():
+        result.append(
+            run_worker(lab.hub, lab.home, slots=1, environ=os.environ, asked=asked, **options)
+        )
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, result
+
+
+def test_two_workers_on_one_workspace_refuse(tmp_path):
+    with worker_lock(tmp_path) as first:
+        with pytest.raises(WorkspaceError, match=f"pid {os.getpid()}"), worker_lock(tmp_path):
+            pass
+    with worker_lock(tmp_path) as again:
+        assert again == first  # the same worker, restarted
+
+
+def test_a_workspace_that_is_no_folder_is_told_in_words(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WorkspaceError, match="cannot be written"), worker_lock(tmp_path / "file"):
+        pass
+
+
+def test_an_idle_worker_registers_and_leaves_when_asked(lab):
+    asked = Asked()
+    thread, result = start(lab, asked)
+    worker = until(lambda: next(iter(lab.hub.workers.values()), None))
+    assert (worker.slots, worker.pid) == (1, os.getpid())
+    assert worker.inventory["cpus"] >= 1
+    lab.hub.epoch = "epoch-2"  # another daemon, which knows nobody
+    lab.hub.workers.clear()
+    until(lambda: lab.hub.workers)
+    asked.signalled(15, None)
+    thread.join(15)
+    assert result == [True]
+
+
+@pytest.mark.timeout(90)
+def test_the_first_signal_leaves_attempts_running_and_two_end_them(lab):
+    attempt = lab.queue(lab.blueprint(trouble={"0": "hang"}))
+    asked = Asked()
+    thread, result = start(lab, asked)
+    until(lambda: (lab.folder().path / "misbehaved.0").exists(), 30)
+    asked.signalled(15, None)
+    thread.join(20)
+    assert result == [True]
+    assert lab.folder().latest("server").state() is ProcessState.RUNNING
+    assert attempt.finish is None
+
+    asked = Asked()
+    thread, result = start(lab, asked)
+    until(lambda: "adopted" in attempt.kinds())
+    asked.signalled(2, None)
+    asked.signalled(2, None)
+    thread.join(30)
+    assert result == [True]
+    assert attempt.finish.outcome == "cancelled"
+    assert count_owned(lab.nonce) == 0
