@@ -92,7 +92,7 @@ class Watcher:
         self._state = str(campaign["state"])
         if campaign["awaiting_review"] and self._state not in OVER:
             self._ask_for_review(client, view, campaign)
-        view.state(campaign, client.get(f"{self._path}/runs")["runs"])
+        view.state(campaign, client.get(f"{self._path}/runs", state="active")["runs"])
         return campaign
 
     def _ask_for_review(self, client: HubClient, view: View, campaign: Json) -> None:

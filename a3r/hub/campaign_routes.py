@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict
 
 from a3r.core.errors import Conflict
-from a3r.core.types import CampaignState, ReviewMode
+from a3r.core.types import CampaignState, ReviewMode, RunState
 from a3r.hub import views
 from a3r.hub.history import event_lines
 from a3r.hub.state import Hub
@@ -64,6 +64,14 @@ def add_campaigns(router: APIRouter, hub: Hub) -> None:
         """One campaign by id, unique prefix or name."""
         return views.campaign_view(store, store.campaign(reference))
 
+    _add_steering(router, hub)
+    _add_runs_of(router, hub)
+    _add_events(router, hub)
+
+
+def _add_steering(router: APIRouter, hub: Hub) -> None:
+    store = hub.store
+
     @router.post("/campaigns/{reference}/stop")
     def stop(reference: str) -> Json:
         """Ask for a stop. Stopping what is over changes nothing."""
@@ -79,19 +87,20 @@ def add_campaigns(router: APIRouter, hub: Hub) -> None:
         row = _resumed(hub, store.campaign(reference))
         return views.campaign_line(store, row)
 
-    _add_runs_of(router, hub)
-    _add_events(router, hub)
-
 
 def _add_runs_of(router: APIRouter, hub: Hub) -> None:
     store = hub.store
 
     @router.get("/campaigns/{reference}/runs")
-    def runs(reference: str) -> Json:
-        """The runs of a campaign in order of creation."""
+    def runs(reference: str, state: RunState | None = None) -> Json:
+        """The runs of a campaign (or only those in ``state``) in order of creation."""
         row = store.campaign(reference)
         names = {b.id: b for b in store.blueprints(row.id)}
-        lines = [views.run_line(store, run, names) for run in store.runs(row.id)]
+        lines = [
+            views.run_line(store, run, names)
+            for run in store.runs(row.id)
+            if state in (None, run.state)
+        ]
         return {"campaign": row.id, "runs": lines}
 
 

@@ -75,6 +75,18 @@ def _add_life(router: APIRouter, hub: Hub) -> None:
             hub_epoch=settings.epoch,
         )
 
+    _add_claim(router, hub)
+    _add_heartbeat(router, hub)
+
+    @router.get("/artifacts/{sha256}")
+    def artifact(sha256: Sha256) -> Response:
+        """Bytes of a packed client folder."""
+        return Response(hub.store.artifact(sha256), media_type="application/octet-stream")
+
+
+def _add_claim(router: APIRouter, hub: Hub) -> None:
+    settings = hub.settings
+
     @router.post("/claim")
     async def claim(request: ClaimRequest, http: Request) -> ClaimReply:
         """Lease the oldest queued attempt to a worker; waits for one."""
@@ -94,6 +106,8 @@ def _add_life(router: APIRouter, hub: Hub) -> None:
         hub.changed()
         return ClaimReply(attempt=await asyncio.to_thread(spec_of, hub, attempt))
 
+
+def _add_heartbeat(router: APIRouter, hub: Hub) -> None:
     @router.post("/heartbeat")
     async def heartbeat(request: HeartbeatRequest, http: Request) -> HeartbeatReply:
         """Renew leases; answers with commands, at once when there are any."""
@@ -104,12 +118,7 @@ def _add_life(router: APIRouter, hub: Hub) -> None:
             return [*refused, *_wanted_stops(hub, request.attempts, refused)] or None
 
         commands = await hub.poll(look, request.wait_s, http.is_disconnected)
-        return HeartbeatReply(commands=commands or [], hub_epoch=settings.epoch)
-
-    @router.get("/artifacts/{sha256}")
-    def artifact(sha256: Sha256) -> Response:
-        """Bytes of a packed client folder."""
-        return Response(hub.store.artifact(sha256), media_type="application/octet-stream")
+        return HeartbeatReply(commands=commands or [], hub_epoch=hub.settings.epoch)
 
 
 def _add_evidence(router: APIRouter, hub: Hub) -> None:
@@ -133,6 +142,11 @@ def _add_evidence(router: APIRouter, hub: Hub) -> None:
         store.add_eval_round(attempt_id, request.fencing_token, request)
         return {}
 
+    _add_logs(router, hub)
+    _add_finish(router, hub)
+
+
+def _add_logs(router: APIRouter, hub: Hub) -> None:
     @router.post("/attempts/{attempt_id}/logs")
     def logs(attempt_id: AttemptId, request: LogChunk) -> Done:
         """Append raw log bytes; answers with the log's new length."""
@@ -142,15 +156,17 @@ def _add_evidence(router: APIRouter, hub: Hub) -> None:
             raise RequestInvalid(
                 "data_b64 is not base64.", hint="Encode the raw bytes with standard base64."
             ) from error
-        length = store.add_log_chunk(
+        length = hub.store.add_log_chunk(
             attempt_id, request.fencing_token, request.name, request.offset, data
         )
         return {"length": length}
 
+
+def _add_finish(router: APIRouter, hub: Hub) -> None:
     @router.post("/attempts/{attempt_id}/finish")
     def finish(attempt_id: AttemptId, request: FinishReport) -> Done:
         """End an attempt. The same report again, after a lost answer, is harmless."""
-        store.finish_attempt(
+        hub.store.finish_attempt(
             attempt_id,
             request.fencing_token,
             request.outcome,

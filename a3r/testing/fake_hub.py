@@ -151,7 +151,7 @@ class FakeHub:
             attempt = self._current(attempt_id, request.fencing_token)
             known, data = attempt.logs[request.name], base64.b64decode(request.data_b64)
             if request.offset > len(known):
-                raise Conflict(f"The log {request.name!r} ends at {len(known)}.")
+                raise Conflict(f"The log {request.name!r} ends at {len(known)}.", length=len(known))
             attempt.logs[request.name] = known[: request.offset] + data
 
     def finish(self, attempt_id: str, request: FinishReport) -> None:

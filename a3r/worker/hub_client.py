@@ -130,7 +130,12 @@ class HubClient:
             return HubUnreachable(f"The hub answered {status} without a reason.", hint="")
         told = cast("dict[str, Any]", raw)
         cls = ERRORS.get(str(told.get("code")), A3RError)
-        return cls(str(told.get("message", status)), hint=str(told.get("hint", "")))
+        raw_details = told.get("details")
+        details: dict[str, Any] = (
+            cast("dict[str, Any]", raw_details) if isinstance(raw_details, dict) else {}
+        )
+        ids = {key: value for key, value in details.items() if key not in ("message", "hint")}
+        return cls(str(told.get("message", status)), hint=str(told.get("hint", "")), **ids)
 
 
 def fixed(url: str, token_file: Path) -> Callable[[], tuple[str, str]]:

@@ -35,7 +35,7 @@ class Sent(BaseModel):
     events: int = 0
     rounds: list[str] = Field(default_factory=list[str])
     logs: dict[str, int] = Field(default_factory=dict[str, int])
-    """Log -> bytes; -1 = the hub does not take it."""
+    """Log -> bytes."""
     finished: bool = False
     """The finish report is acknowledged: there is nothing left to do."""
     refused: str = ""
@@ -126,7 +126,7 @@ class AttemptUplink:
         """Send the next piece of a log; False when there was none."""
         offset = self.sent.logs.get(name, 0)
         path = self._folder.log(name)
-        if offset < 0 or not path.exists():
+        if not path.exists():
             return False
         with path.open("rb") as file:
             file.seek(offset)
@@ -142,10 +142,12 @@ class AttemptUplink:
         try:
             self._hub.logs(self._id, chunk)
         except Conflict as error:
-            # A log with a hole is no reason to give the results up; a stale token shows in the other writes too.
-            logger.warning("%s: the hub does not take the log %r: %s", self._id, name, error)
-            self.sent.logs[name] = -1
-            return False
+            known = error.details.get("length")
+            if not isinstance(known, int) or known >= offset:
+                raise
+            # The hub has less than it acknowledged (its folder was lost or restored): send from there again.
+            self.sent.logs[name] = known
+            return True
         self.sent.logs[name] = offset + len(data)
         return True
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from a3r.report.write import write_report
+from a3r.testing.records import synthetic_records, two_condition_stages
+
 COMMANDS = {
     "campaign": "start check list show watch resume stop report verify",
     "blueprint": "list show approve reject",
@@ -164,3 +167,21 @@ def test_config_show_names_each_value_and_its_source(
     }
     assert body["settings"]["lost_after_s"]["source"] == "default"
     assert "A3R_LEASE_S" in a3r("config", "show").out
+
+
+def test_verify_proves_a_report_and_fails_on_one_changed_digit(a3r: Any, project: Path) -> None:
+    folder = write_report(
+        synthetic_records(two_condition_stages()), project / "reports" / "made up"
+    )
+    proven = a3r("campaign", "verify", str(folder / "report.md"), "--json")
+    assert (proven.code, proven.json["ok"], proven.json["level"]) == (0, True, "self-consistent")
+    report = folder / "report.md"
+    text = report.read_text("utf-8")
+    at = text.index("+0.") + 3
+    report.write_text(text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :], "utf-8")
+    changed = a3r("campaign", "verify", str(folder), "--json")
+    assert (changed.code, changed.json["error"]["code"]) == (5, "verification_failed")
+    assert "report.md" in changed.json["error"]["message"]
+    told = a3r("campaign", "verify", str(folder))
+    assert (told.code, "FAIL" in told.out) == (5, True)
+    assert told.err.startswith("error: ")

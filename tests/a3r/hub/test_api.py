@@ -77,6 +77,8 @@ async def test_a_finished_run_is_told_with_its_gain(study: Any) -> None:
         ("b16 seed 1", "succeeded", pytest.approx(0.25)),
         ("b16 seed 2", "pending", None),
     ]
+    path = f"campaigns/{study.campaign_id}/runs?state=pending"
+    assert [r["label"] for r in (await study.api("GET", path)).json()["runs"]] == ["b16 seed 2"]
 
 
 async def test_stop_is_idempotent_and_what_is_over_cannot_resume(study: Any, told: Any) -> None:

@@ -11,6 +11,7 @@ from swarm.tasks.calculator import CalculatorTasks, held_out, run_agent
 
 SPEC = json.loads(Path(sys.argv[1]).read_text())
 ARGUMENTS = SPEC["arguments"]
+TOKEN = Path(SPEC["token_file"]).read_text().strip()
 HERE = Path(__file__).parent.parent
 
 
@@ -58,15 +59,21 @@ async def evaluate(client):
             await run_agent(episode, Task(item["item_id"], {**item["payload"], "answer": -1}))
         return {"item_id": item["item_id"], "episode_id": episode.id, "error": ""}
 
-    items = json.loads(Path(SPEC["items_file"]).read_text())
+    items = read_items()
     assert all("answer" not in json.dumps(item) for item in items)
-    rows = await asyncio.gather(*(one(item) for item in items))
+    write_rows(await asyncio.gather(*(one(item) for item in items)))
+
+
+def read_items():
+    return json.loads(Path(SPEC["items_file"]).read_text())
+
+
+def write_rows(rows):
     Path(SPEC["out_file"]).write_text(json.dumps(rows))
 
 
 async def main():
-    token = Path(SPEC["token_file"]).read_text().strip()
-    async with AsyncSwarmClient(SPEC["url"], token, client_id=f"client-{SPEC['mode']}") as client:
+    async with AsyncSwarmClient(SPEC["url"], TOKEN, client_id=f"client-{SPEC['mode']}") as client:
         await (train if SPEC["mode"] == "train" else evaluate)(client)
 
 

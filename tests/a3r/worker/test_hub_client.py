@@ -98,7 +98,7 @@ def test_a_hub_that_moved_is_found_again_by_its_ready_record(server, token_file,
     with pytest.raises(HubUnreachable, match=r"\?"):
         hub.claim(ClaimRequest(worker_id="w", free_slots=1))
     ready.write_text(json.dumps({"url": "http://127.0.0.1:1"}))
-    with pytest.raises(HubUnreachable, match="127.0.0.1:1 "):
+    with pytest.raises(HubUnreachable, match=r"127\.0\.0\.1:1 "):
         hub.claim(ClaimRequest(worker_id="w", free_slots=1))
     ready.write_text(json.dumps({"url": url(server)}))
     assert hub.claim(ClaimRequest(worker_id="w", free_slots=1)) is None

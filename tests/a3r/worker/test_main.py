@@ -25,9 +25,10 @@ def start(lab, asked, **options):
 
 
 def test_two_workers_on_one_workspace_refuse(tmp_path):
-    with worker_lock(tmp_path) as first:
-        with pytest.raises(WorkspaceError, match=f"pid {os.getpid()}"), worker_lock(tmp_path):
-            pass
+    second = worker_lock(tmp_path)
+    refused = pytest.raises(WorkspaceError, match=f"pid {os.getpid()}")
+    with worker_lock(tmp_path) as first, refused:
+        second.__enter__()
     with worker_lock(tmp_path) as again:
         assert again == first  # the same worker, restarted
 

@@ -80,6 +80,17 @@ def test_what_was_acknowledged_is_not_sent_again_by_the_next_worker(folder, hub,
     assert attempt.logs["client"] == b"abcdef"
 
 
+def test_a_log_that_the_hub_lost_a_part_of_is_sent_again_from_there(folder, hub, attempt):
+    folder.log("client").write_bytes(b"abcdef")
+    link = uplink(folder, hub)
+    link.send()
+    attempt.logs["client"] = b"ab"
+    folder.log("client").write_bytes(b"abcdefgh")
+    link.send()
+    assert attempt.logs["client"] == b"abcdefgh"
+    assert not link.over
+
+
 def test_the_finish_report_goes_last_and_only_once(folder, hub, attempt):
     append_lines(folder.steps_file, [{"step": 1}])
     folder.log("server").write_bytes(b"x" * (CHUNK_BYTES * 6))
