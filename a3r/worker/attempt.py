@@ -34,6 +34,7 @@ WORKING = (
     *(EngineState.ROLLING, EngineState.ROLLING_POST),
     *(EngineState.WEIGHT_SYNCING, EngineState.TRAINED),
 )
+STOP_LOOK_S = 1.0
 CLIENT_LEAVES_S = 15.0
 """A client is given this long to end by itself after the last round."""
 _REPORTED = {
@@ -217,10 +218,9 @@ class AttemptRunner:
         )
 
     def _stop(self) -> None:
-        living = self.keeper.living()
-        for process in living:
+        for process in self.keeper.living():
             process.terminate()
-        if living:
+        if not self.keeper.gone_within(STOP_LOOK_S):
             return
         left = sweep({NONCE: self.spec.nonce})
         self.events.add("worker", "processes_gone", leftovers_ended=left)

@@ -54,11 +54,9 @@ def check_round(found: EvalRound | None, name: str, blueprint: Blueprint) -> lis
     if name == "initial" and found.policy_version != 0:
         problems.append(f"the initial round was answered by version {found.policy_version}, not 0")
     base = blueprint.servers[0]
-    if name == "initial" and base.train.engine != "toy" and base.model_fingerprint:
-        if found.fingerprint != base.model_fingerprint:
-            problems.append(
-                f"the base model's weights are {found.fingerprint}, not {base.model_fingerprint}"
-            )
+    known = base.model_fingerprint if base.train.engine != "toy" else ""
+    if name == "initial" and known and found.fingerprint != known:
+        problems.append(f"the base model's weights are {found.fingerprint}, not {known}")
     return problems
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from a3r.core.types import FailureClass
@@ -184,6 +185,15 @@ class Keeper:
     def living(self) -> list[Process]:
         """Every process that lives or is about to."""
         return [p for p in self._folder.processes() if p.state() in ALIVE]
+
+    def gone_within(self, timeout_s: float) -> bool:
+        """Wait until no process lives, at most this long; returns whether that is so."""
+        ends = time.monotonic() + timeout_s
+        while self.living():
+            if time.monotonic() > ends:
+                return False
+            time.sleep(0.1)
+        return True
 
 
 def is_complete(status: Status) -> bool:

@@ -13,7 +13,8 @@ from types import FrameType
 
 from a3r.core.ports import Hub, Terminal
 from a3r.worker.identity import inventory, usable_cpus, worker_lock
-from a3r.worker.worker import Worker, WorkerSettings
+from a3r.worker.job import WorkerSettings
+from a3r.worker.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -57,9 +58,9 @@ def run_worker(
         home: the ``.a3r`` folder.
         slots: attempts at once; None = the number of usable cores.
         terminal: where processes can be looked at; None = nowhere.
-        environ: the environment of which processes get a few names; None = this process's.
+        environ: processes get a few names of it; None = this process's.
         stop_attempts: end the attempts at the first signal.
-        asked: what asks for the end; None = this process's signals.
+        asked: what asks for the end; None = signals.
 
     Raises:
         WorkspaceError: another worker serves this workspace, or it cannot be written.
@@ -77,15 +78,22 @@ def run_worker(
             inventory=inventory(),
         )
         worker = Worker(settings, hub, terminal, os.environ if environ is None else environ)
-        worker.start()
-        logger.info("worker %s works with %d slots in %s", worker_id, settings.slots, home)
-        asked.once.wait()
-        worker.claim_no_more()
-        # Time for the second signal of someone who wants the attempts ended.
-        if stop_attempts or (worker.attempts() and asked.twice.wait(SECOND_SIGNAL_S)):
-            clean = worker.stop_attempts("the worker was told to end its attempts")
-        else:
-            clean = True
-            logger.info("leaving; attempts go on: %s", ", ".join(worker.attempts()) or "none")
-        worker.leave()
-        return clean
+        return _work(worker, asked, stop_attempts=stop_attempts)
+
+
+def _work(worker: Worker, asked: Asked, *, stop_attempts: bool) -> bool:
+    worker.start()
+    settings = worker.settings
+    logger.info(
+        "worker %s works with %d slots in %s", settings.worker_id, settings.slots, settings.home
+    )
+    asked.once.wait()
+    worker.claim_no_more()
+    clean = True
+    # Time for the second signal of someone who wants the attempts ended.
+    if stop_attempts or (worker.attempts() and asked.twice.wait(SECOND_SIGNAL_S)):
+        clean = worker.stop_attempts("the worker was told to end its attempts")
+    else:
+        logger.info("leaving; attempts go on: %s", ", ".join(worker.attempts()) or "none")
+    worker.leave()
+    return clean

@@ -1,7 +1,7 @@
 """Keeps one process of an attempt: starts it, copies its output, writes down what became of it, leaves nothing behind.
 
-Runs as a script, ``python supervisor.py SPEC.json``, with the standard library alone, so that nothing of an experiment's
-environment can break it. It knows nothing of attempts, hubs or tmux. What it writes into ``record_dir``:
+Runs as a script, ``python supervisor.py SPEC.json``, in one file and with the standard library alone, so that nothing of
+an experiment's environment can break it. It knows nothing of attempts, hubs or tmux. What it writes into ``record_dir``:
 
 - ``claim``           made with O_EXCL; whoever makes it first owns this start (a second supervisor leaves at once)
 - ``start.json``      pid and start time (from /proc) of the supervisor and of the child, where its output begins in the log

@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from a3r.core.clock import SystemClock
@@ -20,13 +19,15 @@ from a3r.core.types import FailureClass
 from a3r.core.wire import AttemptSpec, ClaimRequest, Command, HeartbeatRequest, WorkerRegistration
 from a3r.worker.attempt import AttemptRunner
 from a3r.worker.folder import AttemptFolder
+from a3r.worker.job import Job, WorkerSettings
 from a3r.worker.processes import Launcher
 from a3r.worker.repair import AttemptOver
 from a3r.worker.uplink import AttemptUplink, Backoff
 
 logger = logging.getLogger(__name__)
 
-TICK_S = 0.5
+IDLE_S = 0.5
+"""Between two looks while there are no free slots."""
 UPLINK_S = 1.0
 CLAIM_WAIT_S = 2.0
 """Short, because a worker that is told to end waits for the answer to its last claim: an attempt in it must not be lost."""
@@ -34,33 +35,6 @@ MAX_TICK_FAILURES = 10
 """Ticks in a row that raise before the attempt is ended."""
 MIN_HEARTBEAT_GAP_S = 0.5
 REPORT_S = 5.0
-
-
-@dataclass
-class Job:
-    """One attempt that the worker has."""
-
-    runner: AttemptRunner
-    uplink: AttemptUplink
-    slots: int
-    thread: threading.Thread | None = None
-    backoff: Backoff = field(default_factory=Backoff)
-    send_after: float = 0.0
-    """Monotonic seconds before which its evidence is not sent again."""
-
-
-@dataclass(frozen=True)
-class WorkerSettings:
-    """Who the worker is and what it may use."""
-
-    home: Path
-    """The ``.a3r`` folder."""
-    worker_id: str
-    host: str
-    pid: int
-    slots: int
-    inventory: dict[str, object] = field(default_factory=dict[str, object])
-    tick_s: float = TICK_S
 
 
 class Worker:
@@ -81,6 +55,8 @@ class Worker:
         self._jobs: dict[str, Job] = {}
         self._guard = threading.Lock()
         self._ending, self._full = threading.Event(), threading.Event()
+        self._news = threading.Event()
+        """Set when there is evidence that should not wait for the next pass."""
         self._registered = False
         self._heartbeat_s = 2.0
         self._epoch = ""
@@ -116,6 +92,7 @@ class Worker:
     def leave(self, timeout_s: float = 10.0) -> None:
         """Stop working and leave the attempts running. Waits for a claim that is under way."""
         self._ending.set()
+        self._news.set()
         ends = time.monotonic() + timeout_s
         jobs = [job.thread for job in self._all_jobs() if job.thread is not None]
         for thread in [*self._threads, *jobs]:
@@ -176,7 +153,7 @@ class Worker:
             job.thread.start()
 
     def _run(self, job: Job) -> None:
-        failures = 0
+        failures, phase = 0, ""
         while not self._ending.is_set():
             try:
                 if job.runner.tick():
@@ -190,8 +167,11 @@ class Worker:
                     job.runner.give_up(
                         AttemptOver("failed", FailureClass.UNKNOWN, f"the worker failed: {error!r}")
                     )
-            self._ending.wait(self.settings.tick_s * min(8, 1 + failures))
+            entered, phase = job.runner.memo.phase != phase, job.runner.memo.phase
+            if failures or not entered:  # a new phase has something to do at once
+                self._ending.wait(self.settings.tick_s * min(8, 1 + failures))
         job.runner.close()
+        self._news.set()
 
     def _all_jobs(self) -> list[Job]:
         with self._guard:
@@ -221,7 +201,7 @@ class Worker:
             self._register()
         free = self.free_slots()
         if free <= 0:
-            self._ending.wait(TICK_S)
+            self._ending.wait(IDLE_S)
             return
         began = time.monotonic()
         spec = self._hub.claim(
@@ -229,8 +209,8 @@ class Worker:
         )
         if spec is not None:
             self.accept(spec)
-        elif time.monotonic() - began < TICK_S:
-            self._ending.wait(TICK_S)  # a hub that does not hold requests must not be hammered
+        elif time.monotonic() - began < IDLE_S:
+            self._ending.wait(IDLE_S)  # a hub that does not hold requests must not be hammered
 
     def _register(self) -> None:
         s = self.settings
@@ -287,8 +267,9 @@ class Worker:
 
     def _uplink_forever(self) -> None:
         while not self._ending.is_set():
+            self._news.clear()
             self.send_evidence()
-            self._ending.wait(UPLINK_S)
+            self._news.wait(UPLINK_S)
 
     def send_evidence(self) -> None:
         """One pass over all attempts; those that are finished and acknowledged are let go."""

@@ -7,12 +7,12 @@ the same, with every planned run in the results.
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -63,24 +63,25 @@ class Bench:
         return json.loads(self.a3r(*arguments, "--json").stdout)
 
     def pids(self, marker):
-        """Live processes of this workspace whose command line holds ``marker``."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    line = (
-                        (entry / "cmdline")
-                        .read_bytes()
-                        .replace(b"\0", b" ")
-                        .decode("utf-8", "replace")
-                    )
-                    environ = (entry / "environ").read_bytes()
-                except OSError:
-                    continue
-                ours = str(self.folder) in line or str(self.folder).encode() in environ
-                if ours and marker in line:
-                    found.append(int(entry.name))
-        return found
+        """Live processes of this workspace (or below one that is) whose command line holds ``marker``."""
+        return [
+            p for p in psutil.process_iter() if self._ours(p) and marker in " ".join(command(p))
+        ]
+
+    def _ours(self, process):
+        chain = [process, *quietly(process.parents, [])]
+        return any(str(self.folder) in " ".join(command(p)) for p in chain)
+
+
+def quietly(action, otherwise):
+    try:
+        return action()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return otherwise
+
+
+def command(process):
+    return quietly(process.cmdline, [])
 
 
 @pytest.fixture
@@ -89,20 +90,17 @@ def bench(tmp_path):
     yield made
     made.a3r("daemon", "stop", check=False)
     for marker in ("worker start", "supervisor.py", "swarm.cli serve", "engine.child", "client.py"):
-        for pid in made.pids(marker):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        for process in made.pids(marker):
+            quietly(process.kill, None)
 
 
 def kill_one(bench, marker, deadline_s=60):
     """SIGKILL the first process that matches; fails when none shows up in time."""
     until = time.monotonic() + deadline_s
     while time.monotonic() < until:
-        for pid in bench.pids(marker):
-            os.kill(pid, signal.SIGKILL)
-            return pid
+        for process in bench.pids(marker):
+            process.kill()
+            return
         time.sleep(0.2)
     pytest.fail(f"no process with {marker!r} within {deadline_s} s")
 

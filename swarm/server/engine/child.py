@@ -49,12 +49,6 @@ FEW = 0.4
 """It waits below this share of the recent peak of requests."""
 PEAK_FADE = 0.995
 """What is left of that peak after each tick."""
-LINGER_S = 0.002
-"""How long sampling waits for company. A tick costs almost the same for one row as for ten."""
-FEW = 0.25
-"""Lingers below this share of the recent peak of requests."""
-PEAK_FADE = 0.99
-"""What is left of the peak after each tick."""
 Inbox = queue.SimpleQueue[ToChild]
 
 
@@ -67,7 +61,6 @@ class ChildLoop:
         self._engine: TorchEngine | None = None
         self._closed = False
         self._peak = 0.0
-        self._arriving = False
 
     def run(self) -> None:
         """Handle messages and sample, until a Close arrives."""

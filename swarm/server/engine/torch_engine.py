@@ -116,7 +116,9 @@ class TorchEngine:
     def save(self, folder: str) -> dict[str, Any]:
         """Write a checkpoint; returns step, policy_version, fingerprint and path."""
         path = Path(folder)
-        write_checkpoint(path, self._model, self._optimizer, self._state, self._source)
+        # Not from the checkpoint that this process began with: that one is deleted in time.
+        small_files = resolve_model(self._config.model.path)
+        write_checkpoint(path, self._model, self._optimizer, self._state, small_files)
         return {
             "step": self._state.step,
             "policy_version": self._state.policy_version,

@@ -19,9 +19,10 @@ from a3r.testing.fake_hub import FakeHub
 from a3r.testing.waiting import retry_until as until
 from a3r.worker import supervisor
 from a3r.worker.folder import AttemptFolder
+from a3r.worker.job import WorkerSettings
 from a3r.worker.processes import Launcher, Process, read_json, supervisor_argv, sweep
 from a3r.worker.scoring import scored_task
-from a3r.worker.worker import Worker, WorkerSettings
+from a3r.worker.worker import Worker
 from swarm.protocol.config import TrainConfig
 
 
@@ -156,7 +157,7 @@ class Lab:
         code = (
             "import os, sys, time\nfrom pathlib import Path\n"
             "from a3r.core.wire import AttemptSpec\nfrom a3r.testing.fake_hub import FakeHub\n"
-            "from a3r.worker.worker import Worker, WorkerSettings\n"
+            "from a3r.worker.job import WorkerSettings\nfrom a3r.worker.worker import Worker\n"
             "hub = FakeHub(); hub.put_artifact(Path(sys.argv[2]).read_bytes())\n"
             "hub.queue(AttemptSpec.model_validate_json(sys.argv[3]))\n"
             "settings = WorkerSettings(Path(sys.argv[1]), 'w-1', 'host', os.getpid(), 1, tick_s=0.15)\n"

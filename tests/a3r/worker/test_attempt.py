@@ -1,7 +1,9 @@
 """Whole attempts: real supervisors, a real swarm server on the toy engine, a real client; only the hub is in memory."""
 
+import contextlib
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -153,6 +155,32 @@ def test_a_killed_evaluator_repeats_its_round_and_a_killed_server_resumes_on_its
     assert len(attempt.rounds["initial"].items) == 4
     kinds = attempt.kinds()
     assert {"server_restarted", "evaluator_restarted", "client_restarted"} <= set(kinds)
+
+
+def test_a_server_whose_port_was_taken_comes_back_elsewhere_and_the_client_is_told(lab):
+    attempt = lab.queue(lab.blueprint(trouble={"1": "hang"}))
+    lab.worker()
+    until(lambda: (lab.folder().path / "misbehaved.1").exists(), 30)
+    before = lab.folder().memo()
+    os.kill(lab.pid("server"), signal.SIGKILL)
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+        def taken():
+            with contextlib.suppress(OSError):
+                thief.bind(("127.0.0.1", before.port))
+                return True
+
+        until(taken)
+        thief.listen()
+        report = lab.finished(attempt)
+    assert report.outcome == "succeeded", lab.story(attempt)
+    exits = [e.data["failure"] for e in attempt.events.values() if e.kind == "process_exited"]
+    assert exits == ["killed", "port_taken"]
+    assert lab.folder().memo().url != before.url
+    # The client hung at step 1 and never failed: it was moved, at no cost to its restarts.
+    assert report.summary["generations"] | {"client": 2} == report.summary["generations"]
+    assert lab.folder().memo().free_starts == {"client": 1}
 
 
 def test_a_stopped_attempt_is_cancelled_and_a_fenced_off_one_keeps_its_evidence(lab):

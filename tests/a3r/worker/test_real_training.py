@@ -20,7 +20,7 @@ from a3r.worker.processes import count_owned
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_generated_client_trains_the_tiny_model_through_an_engine_crash(lab, tmp_path):
     bundle = client_bundle("calculator")
-    base = lab.blueprint(engine="torch", steps=20, items=12)
+    base = lab.blueprint(engine="torch", steps=12, items=12)
     client = base.clients[0].model_copy(
         update={
             "tree_hash": bundle.tree_hash,
@@ -59,7 +59,7 @@ def test_the_generated_client_trains_the_tiny_model_through_an_engine_crash(lab,
     assert report.summary["generations"]["server"] == 1
     assert report.summary["generations"]["client"] == 1
     assert report.summary["initial_fingerprint"] == server.model_fingerprint
-    assert sorted(attempt.steps) == list(range(1, 21))
+    assert sorted(attempt.steps) == list(range(1, 13))
     for found in attempt.rounds.values():
         assert [item.reason for item in found.items] == [""] * 12
         assert {item.reward for item in found.items} <= {0.0, 1.0}

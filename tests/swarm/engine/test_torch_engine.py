@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 from swarm.protocol.config import TrainConfig
@@ -13,6 +15,15 @@ def test_a_tampered_checkpoint_is_refused(tiny_config, tmp_path):
     state.write_text(state.read_text().replace(engine.info().fingerprint, "0" * 16))
     with pytest.raises(EngineFailed, match="fingerprint"):
         TorchEngine(tiny_config, checkpoint=str(tmp_path / "ck"))
+
+
+def test_a_resumed_engine_saves_after_its_own_checkpoint_was_deleted(tiny_config, tmp_path):
+    TorchEngine(tiny_config).save(str(tmp_path / "first"))
+    engine = TorchEngine(tiny_config, checkpoint=str(tmp_path / "first"))
+    shutil.rmtree(tmp_path / "first")
+    engine.save(str(tmp_path / "second"))
+    again = TorchEngine(tiny_config, checkpoint=str(tmp_path / "second"))
+    assert again.info().fingerprint == engine.info().fingerprint
 
 
 def test_the_context_can_be_shortened_but_not_stretched():

@@ -1,0 +1,39 @@
+"""What a worker is made of, and what it has in hand."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from a3r.worker.attempt import AttemptRunner
+from a3r.worker.uplink import AttemptUplink, Backoff
+
+TICK_S = 0.5
+
+
+@dataclass
+class Job:
+    """One attempt that the worker has."""
+
+    runner: AttemptRunner
+    uplink: AttemptUplink
+    slots: int
+    thread: threading.Thread | None = None
+    backoff: Backoff = field(default_factory=Backoff)
+    send_after: float = 0.0
+    """Monotonic seconds before which its evidence is not sent again."""
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Who the worker is and what it may use."""
+
+    home: Path
+    """The ``.a3r`` folder."""
+    worker_id: str
+    host: str
+    pid: int
+    slots: int
+    inventory: dict[str, object] = field(default_factory=dict[str, object])
+    tick_s: float = TICK_S
