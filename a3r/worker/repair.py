@@ -111,7 +111,8 @@ class Repair:
 def last_line(tail: bytes) -> str:
     """The last line of a log that says something, at most 300 characters."""
     lines = tail.decode("utf-8", "replace").replace("\r", "\n").splitlines()
-    said = [line.strip() for line in lines if line.strip() and not line.startswith("--- a3r")]
+    # Our own marks and the advice that follows an error say nothing of what happened.
+    said = [s for line in lines if (s := line.strip()) and not s.startswith(("--- a3r", "hint:"))]
     return said[-1][:300] if said else "the log is empty"
 
 

@@ -28,12 +28,15 @@ class Starter:
 
     def server(self, memo: Memo) -> Process:
         """The swarm server; a later start takes up the journal, and the same port."""
+        ready = self.folder.path / "ready.json"
+        # A former start's record may name a port that is somebody else's by now, who must not be sent our token.
+        ready.unlink(missing_ok=True)
         argv = [
             *(sys.executable, "-P", "-m", "swarm.cli", "serve"),
             *("--host", "127.0.0.1", "--port", str(memo.port or 0)),
             *("--state-dir", str(self.folder.server)),
             *("--config", str(self.folder.path / "train.json")),
-            *("--ready-file", str(self.folder.path / "ready.json")),
+            *("--ready-file", str(ready)),
             *("--start", "--resume"),
         ]
         return self._start("server", argv, grace_s=SERVER_GRACE_S)
