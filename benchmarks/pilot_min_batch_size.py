@@ -20,7 +20,9 @@ from swarm.client import SwarmClient, run_episodes, run_eval
 from swarm.tasks import calculator
 
 
-def run_cell(lr: float, batch: int, cap: int, seed: int, items: int) -> dict[str, object]:
+def run_cell(
+    lr: float, batch: int, cap: int, seed: int, steps: int, items: int
+) -> dict[str, object]:
     """Train one cell and return its figures; the server is stopped afterwards."""
     config = {
         "run_name": f"pilot-b{batch}-cap{cap}-s{seed}",
@@ -28,7 +30,7 @@ def run_cell(lr: float, batch: int, cap: int, seed: int, items: int) -> dict[str
         "sampling": {"max_response_tokens": cap},
         "optimizer": {"lr": lr},
         "batch": {"tasks": batch, "repeat": 4},
-        "stop_at_step": 40,
+        "stop_at_step": steps,
     }
     held_out = calculator.held_out(items)
     started = time.monotonic()
@@ -68,7 +70,7 @@ def run_cell(lr: float, batch: int, cap: int, seed: int, items: int) -> dict[str
             server.terminate()
             server.wait(10)
     return {
-        "lr": lr, "batch": batch, "cap": cap, "seed": seed, "before": before.mean, "after": after.mean,
+        "lr": lr, "batch": batch, "cap": cap, "seed": seed, "steps": steps, "items": items, "before": before.mean, "after": after.mean,
         "missing": before.missing + after.missing, "wall_s": round(time.monotonic() - started, 1),
     }  # fmt: skip
 
@@ -80,14 +82,15 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 16])
     parser.add_argument("--caps", type=int, nargs="+", default=[10, 16])
     parser.add_argument("--seeds", type=int, nargs="+", default=[901, 902])
-    parser.add_argument("--items", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--items", type=int, default=200)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     for seed in args.seeds:
         for lr in args.lr:
             for batch in args.batches:
                 for cap in args.caps:
-                    row = run_cell(lr, batch, cap, seed, args.items)
+                    row = run_cell(lr, batch, cap, seed, args.steps, args.items)
                     with args.out.open("a") as out:
                         out.write(json.dumps(row) + "\n")
                     print(row, flush=True)

@@ -56,7 +56,7 @@ def test_the_shipped_goal_is_understood_without_a_mistake(demo):
     assert any("smallest train_batch_size" in s for s in check.understood)
     assert check.estimated_runs is not None
     assert check.estimated_runs[0] < check.estimated_runs[1]
-    assert "6 fresh seeds" in check.resolvable
+    assert "5 fresh seeds" in check.resolvable
     assert prose_of(demo.read_text(encoding="utf-8")).startswith("# How small")
 
 
