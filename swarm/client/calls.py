@@ -7,6 +7,7 @@ It does not know how bytes travel.
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
@@ -167,15 +168,9 @@ def close_eval_round(close: EvalRoundClose) -> Call[Status]:
 
 
 def grant(request: GrantRequest) -> Call[Grant]:
-    """``POST /swarm/episodes``; a second sending could open a second episode, so it is not repeated blindly."""
-    return Call(
-        "POST",
-        "/swarm/episodes",
-        reader_of(Grant),
-        _dump(request),
-        extra_s=request.wait_s,
-        repeatable=False,
-    )
+    """``POST /swarm/episodes``, under a name of its own: sent again, it gets the episode of the first sending."""
+    named = request.model_copy(update={"request_id": request.request_id or uuid.uuid4().hex})
+    return Call("POST", "/swarm/episodes", reader_of(Grant), _dump(named), extra_s=request.wait_s)
 
 
 def finish(episode_id: str, request: FinishRequest) -> Call[FinishReply]:
@@ -249,6 +244,15 @@ def read_error(url: str, status_code: int, raw: bytes) -> SwarmError:
         return unreachable(url, f"something on the way answered HTTP {status_code}")
     cls = _BY_STATUS.get(status_code, SwarmError)
     return cls(error.message, hint=error.hint, **error.details)
+
+
+def read_answer(call: Call[T], url: str, raw: bytes) -> T | SwarmError:
+    """Read a good answer; one that is not ours (a portal's page, a server of another kind) is an error to return."""
+    try:
+        return call.read(raw)
+    except (ValueError, TypeError) as error:  # pydantic's and orjson's are ValueErrors
+        what = type(error).__name__
+        return unreachable(url, f"what answered {call.path!r} is not a swarm server ({what})")
 
 
 def unreachable(url: str, why: str, *, waited_s: float | None = None) -> ServerUnreachable:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -95,7 +98,13 @@ def _run(
     timer: threading.Timer | None = None
     timed_out: list[bool] = []
     try:
-        process = subprocess.Popen(request.command, stdout=subprocess.PIPE, env=environ)
+        process = subprocess.Popen(
+            request.command,
+            stdout=subprocess.PIPE,
+            env=environ,
+            # Stopped as a whole: what it started would keep its stdout open. Without a time limit it keeps the terminal.
+            start_new_session=request.timeout_s is not None,
+        )
     except OSError as error:
         raise ProgramNotStarted(
             f"The program {request.command[0]!r} cannot be started: {error.strerror}.",
@@ -113,7 +122,7 @@ def _run(
                 last = line if line.strip() else last
             process.wait()
         except BaseException:
-            process.kill()
+            _kill(process, whole=request.timeout_s is not None)
             raise
         finally:
             if timer is not None:
@@ -126,12 +135,21 @@ def _stop_after(
 ) -> threading.Timer:
     def stop() -> None:
         note.append(True)
-        process.kill()
+        _kill(process, whole=True)
 
     timer = threading.Timer(seconds, stop)
     timer.daemon = True
     timer.start()
     return timer
+
+
+def _kill(process: subprocess.Popen[bytes], *, whole: bool) -> None:
+    """Kill the program; ``whole``: with all that it started in its session (where there are sessions)."""
+    if whole and os.name == "posix":
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
 
 
 def _reward(request: ExecRequest, last_line: bytes) -> tuple[float | None, dict[str, float]]:

@@ -129,7 +129,7 @@ class SyncLeases:
         return lease
 
     def _run(self) -> None:
-        while not self._stop.wait(min(beat_s(lease_s) for _, lease_s in self._held.values())):
+        while not self._stop.wait(self._pause_s()):
             for registration, _ in list(self._held.values()):
                 try:
                     self._beat(registration)
@@ -137,6 +137,12 @@ class SyncLeases:
                     logger.warning(
                         "heartbeat of %r failed: %s", registration.client_id, error.message
                     )
+
+    def _pause_s(self) -> float:
+        # A copy: another thread may register meanwhile.
+        return min(
+            (beat_s(lease_s) for _, lease_s in list(self._held.values())), default=LEAST_BEAT_S
+        )
 
     def _beat(self, registration: ClientRegistration) -> None:
         try:

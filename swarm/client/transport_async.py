@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import aiohttp
 
-from swarm.client.calls import Call, read_error, unreachable
+from swarm.client.calls import Call, read_answer, read_error, unreachable
 from swarm.client.retry import RETRYABLE_STATUS, Backoff, retry_after_s
 from swarm.client.settings import ClientSettings
 from swarm.protocol.errors import SwarmError
@@ -75,7 +75,7 @@ class AsyncTransport:
             error = unreachable(url, _name(failure), waited_s=backoff.elapsed_s)
             return error, backoff.next_delay() if call.repeatable else None
         if status < 400:
-            return call.read(raw), None
+            return read_answer(call, url, raw), None
         error = read_error(url, status, raw)
         again = status == 429 or (call.repeatable and status in RETRYABLE_STATUS)
         if not again or headers.get("x-should-retry") == "false":

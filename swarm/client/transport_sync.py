@@ -15,7 +15,7 @@ from urllib3.exceptions import (
     ReadTimeoutError,
 )
 
-from swarm.client.calls import Call, read_error, unreachable
+from swarm.client.calls import Call, read_answer, read_error, unreachable
 from swarm.client.retry import RETRYABLE_STATUS, Backoff, retry_after_s
 from swarm.client.settings import ClientSettings
 from swarm.protocol.errors import SwarmError
@@ -72,7 +72,7 @@ class SyncTransport:
             return error, backoff.next_delay() if call.repeatable else None
         status, headers = response.status, response.headers
         if status < 400:
-            return call.read(response.data), None
+            return read_answer(call, url, response.data), None
         error = read_error(url, status, response.data)
         again = status == 429 or (call.repeatable and status in RETRYABLE_STATUS)
         if not again or headers.get("x-should-retry") == "false":

@@ -78,7 +78,7 @@ class BatchConfig(Section):
     drain_deadline_s: float = Field(default=30.0, ge=0.0)
     """ROLLING_POST waits this long for open train episodes."""
     max_groups_factor: int = Field(default=8, ge=1)
-    """C3 tries at most B x this groups in a step, then trains on what is trainable (or advances with nothing) and says so."""
+    """C2 and C3 try at most B x this groups in a step (groups that were lost or cannot train are replaced), then train on what is trainable (or advance with nothing) and say so."""
 
 
 class EpisodeLimits(Section):

@@ -88,6 +88,8 @@ class GrantRequest(Message):
     """Grant only in this server step; None = whichever is open. (run_episodes pins the step it planned for.)"""
     idle_deadline_s: float | None = Field(default=None, gt=0.0)
     """Shorter or longer than the config's, for this episode; None = the config's. Debug episodes pass a very large one."""
+    request_id: str = Field(default="", max_length=64)
+    """Names this asking. The same one again (its answer was lost) gets the same episode while that is open; empty = always a new one."""
 
 
 class Grant(Message):
@@ -205,7 +207,7 @@ class StepMetrics(Message):
     rolled_back: str = ""
     """Why the engine undid this update (``updated`` is then False); empty = it did not."""
     eval_round: str = ""
-    """The gated eval round before this step: ``closed``, ``incomplete`` or ``missed``; empty = not gated."""
+    """The gated eval round before this step: ``closed``, ``incomplete`` or ``missed``; empty = no round was closed or missed for this step."""
 
 
 class CallRecord(Message):

@@ -70,7 +70,7 @@ class TrainRow(msgspec.Struct):
 
 
 class TrainBatch(msgspec.Struct, tag="train"):
-    """Consume one batch: ``loss = sum_rows sum_tokens weight * ppo_clip(ratio, advantage)``, one optimizer move per minibatch."""
+    """Consume one batch: ``loss = sum_rows sum_tokens weight * ppo_clip(ratio, advantage)``, one optimizer move per minibatch and epoch."""
 
     step: int
     policy_version: int
@@ -116,7 +116,7 @@ class Engine(Protocol):
     """
 
     async def boot(self, config: TrainConfig, *, checkpoint: str | None = None) -> EngineInfo:
-        """Start, load the model (or the checkpoint folder: weights, optimizer, RNG) and answer when ready to sample."""
+        """Start, load the model (or the checkpoint folder: weights, optimizer, version) and answer when ready to sample."""
         ...
 
     async def generate(self, request: GenerateRequest) -> Chunk:
@@ -136,7 +136,7 @@ class Engine(Protocol):
         ...
 
     async def save(self, folder: str) -> dict[str, Any]:
-        """Write a checkpoint (HF model files, optimizer, RNG, version) atomically into ``folder``; returns its fingerprint."""
+        """Write a checkpoint (HF model files, optimizer, version) atomically into ``folder``; returns its fingerprint."""
         ...
 
     async def close(self) -> None:

@@ -39,7 +39,7 @@ class Checkpoints:
         core = self._core
         step, version, fingerprint = core.step, core.version, core.fingerprint or ""
         folder = core.state_dir / "checkpoints" / f"{core.incarnation}-step-{step:06d}"
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        # One of this step that is there already stays until the engine puts the new one in its place.
         folder.parent.mkdir(parents=True, exist_ok=True)
         saved = await engine.save(str(folder))
         if saved.get("fingerprint", fingerprint) != fingerprint:

@@ -23,7 +23,7 @@ from swarm.server.service.events import EventLog
 from swarm.server.service.groups import Pool
 from swarm.server.service.lifecycle import Lifecycle
 from swarm.server.service.metrics import Ledger
-from swarm.server.tracking.account import sampled_tokens, with_fates
+from swarm.server.tracking.account import Fate, dropped, masked, whole_episode, with_fates
 from swarm.server.tracking.tokenizer import ChatTokenizer
 
 EngineFactory = Callable[[str], Engine]
@@ -113,8 +113,15 @@ class Core:
 
     def drop(self, episode: Episode, reason: FateReason) -> None:
         """Book a train episode that no batch will take, with all that was sampled for it."""
+        self._leave_out(episode, reason, whole_episode(episode.calls, dropped(reason)))
+
+    def mask(self, episode: Episode, reason: FateReason) -> None:
+        """Book a complete train episode that cannot train, with all that was sampled for it."""
+        self._leave_out(episode, reason, whole_episode(episode.calls, masked(reason)))
+
+    def _leave_out(self, episode: Episode, reason: FateReason, fates: list[Fate]) -> None:
         calls, divergences = episode.calls, episode.tree.divergences
-        fates = self.ledger.drop(calls, divergences, reason)
+        counts = self.ledger.leave_out(calls, fates, divergences, reason)
         episode.tree.calls = with_fates(calls, fates)
         self.events.add(
             EPISODE_DROPPED,
@@ -124,7 +131,7 @@ class Core:
             group_id=episode.group_id,
             reason=reason.value,
             why=episode.missed or episode.reason,
-            tokens=sampled_tokens(calls),
+            tokens=counts,
             calls=len(calls),
             divergences=divergences,
         )
@@ -159,5 +166,7 @@ class Core:
             await self.bell.wait()
 
     def _moved(self, old: EngineState, new: EngineState, why: str) -> None:
-        self.events.add("state", old=old.value, new=new.value, why=why, step=self.step)
-        self.bell.ring()
+        try:
+            self.events.add("state", old=old.value, new=new.value, why=why, step=self.step)
+        finally:
+            self.bell.ring()

@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Callable
 
-from swarm.protocol.errors import RewardError
+from swarm.protocol.errors import JournalFailed, RewardError
 from swarm.protocol.messages import AbortRequest, FinishReply, FinishRequest
 from swarm.protocol.states import EpisodeKind, EpisodeState, FateReason
 from swarm.server.service.core import GROUP_DROPPED, Core
@@ -94,11 +94,22 @@ class Endings:
         return late
 
     def end_all(self, reason: str) -> None:
-        """End every open episode because the engine stops; group rules do not apply."""
+        """End every open episode because the engine stops; group rules do not apply.
+
+        They end also when the journal cannot record it (a full disk may be why the engine stops); it then finds them open
+        when the server resumes, and ends them.
+        """
         for episode in self._core.book.open():
             if episode.kind is EpisodeKind.TRAIN:
                 self._core.pool.release(episode)
-            self._end(episode, EpisodeState.ABORTED, reason)
+            try:
+                self._end(episode, EpisodeState.ABORTED, reason)
+                if episode.kind is EpisodeKind.TRAIN:
+                    self._core.drop(episode, FateReason.EPISODE_ABORTED)
+            except JournalFailed as error:
+                log.error("Episode %s ends unrecorded: %s", episode.episode_id, error.message)  # noqa: TRY400
+                if episode.is_open:
+                    self._close(episode, EpisodeState.ABORTED, reason)
         self._core.bell.ring()
 
     def _lose_member(self, episode: Episode, state: EpisodeState) -> None:
@@ -147,6 +158,11 @@ class Endings:
                 ended_at=core.clock.time(),
                 calls=episode.calls,
             )
+        self._close(episode, state, reason)
+
+    def _close(self, episode: Episode, state: EpisodeState, reason: str) -> None:
+        """End in memory what the journal knows to have ended, and what is pending of it in the engine."""
+        core = self._core
         episode.end(state, reason, core.clock.time())
         core.book.closed(episode)
         if episode.kind is EpisodeKind.EVAL:

@@ -5,6 +5,7 @@ Knows neither groups nor the journal; ending an episode here is bookkeeping, wha
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -137,9 +138,14 @@ class Episode:
 
 
 class EpisodeBook:
-    """Episodes by id. Ended ones are kept until ``forget``; the journal has them for good."""
+    """Episodes by id. Ended ones are kept for a step; of those that never train, which no step ends, the last ``keep``.
 
-    def __init__(self) -> None:
+    The journal has all of them for good.
+    """
+
+    def __init__(self, keep: int = 256) -> None:
+        self.keep = keep
+        self._untrained: deque[str] = deque()
         self._by_id: dict[str, Episode] = {}
         self._open: dict[str, Episode] = {}
         self._open_train = 0
@@ -159,6 +165,10 @@ class EpisodeBook:
         """Note that an episode ended."""
         if self._open.pop(episode.episode_id, None) is not None:
             self._open_train -= episode.kind is EpisodeKind.TRAIN
+            if episode.kind is EpisodeKind.EVAL or episode.state is not EpisodeState.FINISHED:
+                self._untrained.append(episode.episode_id)
+        while len(self._untrained) > self.keep:
+            self._by_id.pop(self._untrained.popleft(), None)
 
     def open(self, kind: EpisodeKind | None = None) -> list[Episode]:
         """Return the open episodes, oldest first."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from swarm.protocol.messages import Grant, GrantRequest
+from swarm.protocol.messages import Grant, GrantRequest, PolicyVersion
 from swarm.protocol.states import EngineState, EpisodeKind, GrantOutcome
 from swarm.server.service import policies
 from swarm.server.service.core import Core
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 KEY_SLACK_S = 3600.0
 """An episode's key outlives its total deadline by this, so that a late caller is told 410 and not 401."""
+GIVEN_LIMIT = 1024
+"""Grants remembered by name; an answer that was lost is asked for again within seconds."""
 EVAL_STATES = frozenset(
     {
         EngineState.ROLLING,
@@ -48,6 +50,8 @@ class Grants:
         self._core = core
         self._abandon = abandon
         self._held: deque[_Held] = deque()
+        self._given: dict[tuple[str, str], str] = {}
+        """Client and its name for the asking -> id of the episode that it was given, oldest first."""
 
     async def grant(self, request: GrantRequest, base_url: str) -> Grant:
         """Return an episode, or hold the request up to ``wait_s`` and then answer WAIT with the reason.
@@ -112,6 +116,10 @@ class Grants:
 
     def _try(self, request: GrantRequest, base_url: str) -> Grant | str:
         """Return the final answer, or why to wait."""
+        episode_id = self._given.get((request.client_id, request.request_id), "")
+        given = self._core.book.get(episode_id)
+        if given is not None and given.is_open:
+            return self._granted(given, base_url)
         if request.kind is EpisodeKind.TRAIN and self._core.lifecycle.state is EngineState.TRAINED:
             return self._without(GrantOutcome.TRAINING_COMPLETE, "stop_at_step is reached")
         reason = self._must_wait(request)
@@ -181,6 +189,10 @@ class Grants:
         )
         core.journal.record_grant(episode.record())
         core.book.add(episode)
+        if request.request_id:
+            self._given[request.client_id, request.request_id] = episode.episode_id
+            if len(self._given) > GIVEN_LIMIT:
+                del self._given[next(iter(self._given))]
         return episode
 
     def _granted(self, episode: Episode, base_url: str) -> Grant:
@@ -189,8 +201,8 @@ class Grants:
         expires = episode.granted_at + episode.total_deadline_s + KEY_SLACK_S
         return Grant(
             outcome=GrantOutcome.GRANTED,
-            step=core.step,
-            policy_version=core.policy_version,
+            step=episode.step,
+            policy_version=PolicyVersion(incarnation=core.incarnation, n=episode.policy_version),
             episode_id=episode.episode_id,
             api_key=core.keys.sign(episode.episode_id, expires),
             base_url=root if root.endswith("/v1") else f"{root}/v1",

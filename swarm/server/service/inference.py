@@ -19,7 +19,7 @@ from swarm.protocol.errors import (
     RequestError,
     SwarmError,
 )
-from swarm.protocol.states import FinishReason
+from swarm.protocol.states import EpisodeKind, FateReason, FinishReason
 from swarm.server.ports import Chunk, Engine, GenerateRequest
 from swarm.server.service.calls import ChatCall, ChatDelta, ChatReply
 from swarm.server.service.core import Core
@@ -251,10 +251,11 @@ class Inference:
     # -- the answer -----------------------------------------------------------------------------------------
 
     def _commit(self, job: _Job, sampled: _Sampled) -> ChatReply:
+        self._count_if_over(job, sampled)
         self._check_open(job.episode)
         call, request, tokenizer = job.call, job.request, self._core.tokenizer
         text = cut_at_stop(tokenizer.answer_text(sampled.ids), call.stop)
-        call_id = f"call-{job.prepared.index_path}"  # by place: templates may print it
+        call_id = f"call-{job.prepared.path}"  # by place: templates may print it
         parsed = parse_reply(self._tool_parser(), text, self._tools(call), call_id=call_id)
         message = parsed.message()
         finish = FinishReason.TOOL_CALLS.value if parsed.tool_calls else sampled.finish
@@ -288,7 +289,10 @@ class Inference:
 
     def _commit_partial(self, job: _Job, sampled: _Sampled) -> None:
         """Record what was sampled before the caller left; such tokens are accounted for and never trained."""
-        if job.committed or not sampled.ids or not job.episode.is_open:
+        if job.committed or not sampled.ids:
+            return
+        if not job.episode.is_open:
+            self._count_if_over(job, sampled)
             return
         job.episode.tree.commit(
             job.prepared,
@@ -301,6 +305,14 @@ class Inference:
             max_tokens=job.request.max_tokens,
             requested=job.call.requested,
         )
+
+    def _count_if_over(self, job: _Job, sampled: _Sampled) -> None:
+        """The episode ended first, and was booked without this call: its tokens are in no trace, but in the step's account."""
+        episode = job.episode
+        if not episode.is_open:
+            train = episode.kind is EpisodeKind.TRAIN
+            reason = FateReason.ABORTED_CALL if train else FateReason.EVAL
+            self._core.ledger.add_orphans(len(sampled.ids), reason)
 
     def _check_open(self, episode: Episode) -> None:
         if episode.is_open:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from swarm.protocol.messages import CallRecord, StepMetrics
 from swarm.protocol.states import FateReason, FinishReason
 from swarm.server.ports import TrainResult
-from swarm.server.tracking.account import Fate, TokenAccount, dropped, sampled_tokens, whole_episode
+from swarm.server.tracking.account import Fate, TokenAccount, dropped, sampled_tokens
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What was sampled for the open step: every train episode that ended is booked once, by ``drop`` or ``book``."""
+    """What was sampled for the open step: every train episode that ended is booked once, by ``leave_out`` or ``book``."""
 
     account: TokenAccount = field(default_factory=TokenAccount)
     episodes_dropped: Counter[str] = field(default_factory=Counter[str])
@@ -24,9 +24,11 @@ class Ledger:
     calls: int = 0
     divergences: int = 0
 
-    def restore_drop(self, reason: str, tokens: int, calls: int, divergences: int) -> None:
-        """Book an episode that was dropped before this process began."""
-        self.tokens[dropped(FateReason(reason)).key] += tokens
+    def restore_drop(
+        self, reason: str, tokens: Mapping[str, int], calls: int, divergences: int
+    ) -> None:
+        """Book an episode that was left out before this process began; ``tokens`` as ``leave_out`` returned them."""
+        self.tokens.update(tokens)
         self.episodes_dropped[reason] += 1
         self.calls += calls
         self.divergences += divergences
@@ -40,12 +42,24 @@ class Ledger:
         total = Counter(self.account.counts) + self.tokens
         return dict(sorted(total.items()))
 
-    def drop(self, calls: Sequence[CallRecord], divergences: int, reason: FateReason) -> list[Fate]:
-        """Book an episode that no batch will take; returns the fate of each call."""
-        fates = whole_episode(calls, dropped(reason))
+    def add_orphans(self, tokens: int, reason: FateReason) -> None:
+        """Book what a call sampled that ended after its episode: no trace holds it."""
+        if tokens:
+            self.tokens[dropped(reason).key] += tokens
+
+    def leave_out(
+        self,
+        calls: Sequence[CallRecord],
+        fates: Sequence[Fate],
+        divergences: int,
+        reason: FateReason,
+    ) -> dict[str, int]:
+        """Book an episode that no batch will take; returns its sampled tokens by fate."""
         self.episodes_dropped[reason.value] += 1
         self.book(calls, fates, divergences)
-        return fates
+        own = TokenAccount()
+        own.add(calls, fates)
+        return own.counts
 
     def book(self, calls: Sequence[CallRecord], fates: Sequence[Fate], divergences: int) -> None:
         """Book an episode by the fates of its calls."""

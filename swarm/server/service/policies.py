@@ -38,10 +38,8 @@ def groups_to_open(pool: Pool) -> int:
         return max(0, math.ceil((limit - seats) / batch.repeat))
     limit = math.ceil(pool.target * batch.oversample)
     alive = len(pool.groups) - pool.dropped
-    if batch.policy is CollectionPolicy.C3:
-        equal = len(pool.completed) - pool.trainable
-        return max(0, min(limit - alive + equal, _groups_left(pool)))
-    return max(0, limit - alive)
+    equal = len(pool.completed) - pool.trainable if batch.policy is CollectionPolicy.C3 else 0
+    return max(0, min(limit - alive + equal, _groups_left(pool)))
 
 
 def may_open(pool: Pool) -> bool:
@@ -66,15 +64,15 @@ def is_ready(pool: Pool) -> bool:
     if pool.batch.policy is CollectionPolicy.C1:
         return len(pool.finish_order) >= pool.target * pool.batch.repeat
     if pool.batch.policy is CollectionPolicy.C2:
-        return len(pool.completed) >= pool.target
+        return len(pool.completed) >= pool.target or bound_reached(pool)
     return pool.trainable >= pool.target or bound_reached(pool)
 
 
 def bound_reached(pool: Pool) -> bool:
-    """Whether C3 tried all the groups it may (``max_groups_factor``) and none is still running."""
-    if pool.batch.policy is not CollectionPolicy.C3:
+    """Whether C2 or C3 tried all the groups it may (``max_groups_factor``) and none is still running."""
+    if pool.batch.policy is CollectionPolicy.C1:
         return False
-    return _groups_left(pool) == 0 and all(g.complete for g in pool.alive())
+    return _groups_left(pool) <= 0 and all(g.complete for g in pool.alive())
 
 
 def choose(pool: Pool) -> Choice:
@@ -111,4 +109,5 @@ def _members(group: Group) -> list[Episode]:
 
 
 def _groups_left(pool: Pool) -> int:
-    return pool.batch.tasks * pool.batch.max_groups_factor - len(pool.groups)
+    factor = max(pool.batch.max_groups_factor, pool.batch.oversample)
+    return math.ceil(pool.batch.tasks * factor) - len(pool.groups)

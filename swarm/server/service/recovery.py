@@ -1,7 +1,7 @@
 """Keeps an engine alive: boots it, replays what the checkpoint lacks, and boots another one when it dies.
 
-Replay proves itself: after each replayed batch the fingerprint must be the one that the journal recorded. If it is not,
-the server goes OFFLINE and says so; it never serves weights that it cannot account for.
+Replay proves itself: after each replayed batch, and at its end, the fingerprint must be the one that the journal recorded.
+If it is not, the server goes OFFLINE and says so; it never serves weights that it cannot account for.
 """
 
 from __future__ import annotations
@@ -114,6 +114,10 @@ class EngineKeeper:
                 result = await engine.train(committed.batch)
                 fingerprint = result.fingerprint
             _same(fingerprint, expected, f"the replay of step {committed.batch.step}")
+        # Also when there was nothing to replay: a checkpoint may be gone, and its batches with it.
+        if core.step:
+            recorded = core.journal.step_metrics(core.step - 1)[0].fingerprint
+            _same(fingerprint, recorded, f"loading step {core.step}")
         core.info, core.fingerprint = info, fingerprint
         if batches:
             core.events.add("replayed", steps=[c.batch.step for c, _ in batches])
@@ -185,5 +189,5 @@ def _same(found: str, expected: str, after: str) -> None:
     if found != expected:
         raise ReplayMismatch(
             f"After {after} the weights have fingerprint {found!r}, but the journal recorded {expected!r}.",
-            hint="The model folder, the checkpoint or the hardware's arithmetic changed; start a fresh run.",
+            hint="The model folder, a checkpoint or the hardware's arithmetic changed, or a checkpoint is gone: put it back, or start a fresh run.",
         )

@@ -6,12 +6,19 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any, Self
 
 from swarm.protocol.config import TrainConfig
-from swarm.protocol.errors import EngineFailed, EpisodeGone, NotFoundError, StateError, SwarmError
+from swarm.protocol.errors import (
+    EngineFailed,
+    EpisodeGone,
+    JournalFailed,
+    NotFoundError,
+    StateError,
+    SwarmError,
+)
 from swarm.protocol.messages import (
     AbortRequest,
     CheckpointInfo,
@@ -93,6 +100,8 @@ class SwarmService:
         self._deadlines = Deadlines(core, self._endings, self._changed)
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._starting: asyncio.Task[Status] | None = None
+        self._halting = asyncio.Lock()
+        """Held while an engine is being ended: the next one waits until it is gone."""
         self._closed = False
 
     @classmethod
@@ -358,6 +367,8 @@ class SwarmService:
 
     async def _start(self) -> Status:
         core = self._core
+        async with self._halting:
+            pass  # the engine of before has ended now
         core.failure = None
         core.lifecycle.to(EngineState.BOOTING, "start")
         try:
@@ -408,10 +419,15 @@ class SwarmService:
     def _fail(self, why: str) -> None:
         """The run cannot go on: say why and go OFFLINE. Called from the tasks that ``_halt`` ends, so it runs as its own."""
         self._core.failure = why
-        self._core.events.add("failed", why=why, step=self._core.step)
         self._tasks["halt"] = asyncio.create_task(self._halt(why), name="halt")
+        with _whatever_the_journal_says():
+            self._core.events.add("failed", why=why, step=self._core.step)
 
     async def _halt(self, why: str) -> None:
+        async with self._halting:
+            await self._halt_now(why)
+
+    async def _halt_now(self, why: str) -> None:
         core = self._core
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
@@ -419,7 +435,8 @@ class SwarmService:
         if core.lifecycle.state is EngineState.OFFLINE:
             return
         self._endings.end_all(why)
-        core.lifecycle.to(EngineState.OFFLINE, why)
+        with _whatever_the_journal_says():
+            core.lifecycle.to(EngineState.OFFLINE, why)
         await self._cancel("training")
         await self._keeper.close()
         self._grants.pump()
@@ -429,3 +446,12 @@ class SwarmService:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _whatever_the_journal_says() -> Iterator[None]:
+    """Go on when the journal fails: it may be why the server goes OFFLINE, and must not keep it from doing so."""
+    try:
+        yield
+    except JournalFailed as error:
+        log.error("Unrecorded: %s", error.message)  # noqa: TRY400 - an expected failure, told in words

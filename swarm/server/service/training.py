@@ -25,7 +25,7 @@ from swarm.server.service.episodes import Episode
 from swarm.server.service.metrics import Timing, step_metrics
 from swarm.server.service.policies import Choice
 from swarm.server.service.recovery import EngineKeeper
-from swarm.server.tracking.account import masked, whole_episode, with_fates
+from swarm.server.tracking.account import with_fates
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ class Training:
         self._on_step = on_step
         self._on_failure = on_failure
         self._poke = asyncio.Event()
+        self._booked = ("", 0)
+        """Incarnation and number of the step whose episodes are in the ledger already."""
 
     def check(self) -> None:
         """Look at the pool again; call after it changed."""
@@ -139,6 +141,7 @@ class Training:
             dropped=dropped,
         )
         self._book(choice, plan)
+        self._booked = (core.incarnation, batch.step)
         core.events.add(
             "batch",
             step=batch.step,
@@ -154,12 +157,8 @@ class Training:
         for episode in choice.leftovers:
             self._core.drop(episode, FateReason.LEFTOVER)
         self._book_consumed(choice.episodes, plan)
-        ledger = self._core.ledger
         for episode in choice.equal:
-            fates = whole_episode(episode.calls, masked(FateReason.ZERO_ADVANTAGE))
-            ledger.episodes_dropped[FateReason.ZERO_ADVANTAGE.value] += 1
-            ledger.book(episode.calls, fates, episode.tree.divergences)
-            episode.tree.calls = with_fates(episode.calls, fates)
+            self._core.mask(episode, FateReason.ZERO_ADVANTAGE)
 
     def _book_consumed(self, episodes: Sequence[Episode], plan: StepPlan) -> None:
         for episode in episodes:
@@ -175,13 +174,13 @@ class Training:
         result = await self._keeper.use(lambda engine: engine.train(batch)) if batch.rows else None
         self._check_move(batch, result)
         moved = result is not None and result.moved
-        core.version += moved
-        core.fingerprint = result.fingerprint if result else core.fingerprint
+        version = core.version + moved
+        fingerprint = result.fingerprint if result else core.fingerprint
         now = core.clock.monotonic()
         metrics = step_metrics(
             step=batch.step,
-            version=core.version,
-            fingerprint=core.fingerprint or "",
+            version=version,
+            fingerprint=fingerprint or "",
             consumed=plan.consumed,
             ledger=core.ledger,
             result=result,
@@ -195,7 +194,7 @@ class Training:
             eval_round=core.evals.outcome(core.step),
         )
         core.journal.commit_step(metrics)
-        core.step = batch.step
+        core.step, core.version, core.fingerprint = batch.step, version, fingerprint
         self._keeper.step_completed()
         self._announce(metrics)
         await self._checkpoints.after_step()
@@ -246,8 +245,9 @@ class Training:
             for group in pending.groups
         ]
         plan = plan_step(core.config, groups, core.tokenizer.token_bytes)
-        for _, members in groups:
-            for member in members:
-                core.ledger.book(member.calls, plan.fates[member.episode_id], 0)
+        if self._booked != (core.incarnation, pending.batch.step):
+            for _, members in groups:
+                for member in members:
+                    core.ledger.book(member.calls, plan.fates[member.episode_id], 0)
         now = core.clock.monotonic()
         await self._move(pending.batch, plan, _Phases(now, now))

@@ -77,6 +77,14 @@ def test_a_program_that_takes_too_long_is_stopped(client: SwarmClient) -> None:
     assert client.trace(result.episode_id).state is EpisodeState.ABORTED
 
 
+@pytest.mark.skipif(os.name != "posix", reason="process groups")
+@pytest.mark.timeout(20)
+def test_what_the_program_started_is_stopped_with_it(client: SwarmClient) -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    result, _ = run(client, code, timeout_s=1.0)
+    assert result.timed_out
+
+
 def test_a_program_that_does_not_exist_aborts_its_episode(client: SwarmClient) -> None:
     request = ExecRequest(command=["/nonexistent/program"], task_id="t")
     with pytest.raises(ClientUsageError, match="cannot be started"):

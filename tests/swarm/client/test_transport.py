@@ -75,14 +75,30 @@ async def test_the_async_client_retries_the_same_way() -> None:
         assert served() == 3
 
 
-def test_a_grant_is_not_sent_again_after_a_cut_connection() -> None:
+def test_a_chat_call_is_not_sent_again_after_a_cut_connection() -> None:
     with (
         scripted_server([b"", http("200 OK", b"{}")]) as (url, served),
         SwarmClient(url, "t") as client,
     ):
         with pytest.raises(ServerUnreachable):
-            client.grant(GRANT)
+            client.send(calls.chat("key", {}, 5.0))
         assert served() == 1
+
+
+def test_a_grant_is_sent_again_under_the_name_of_its_first_sending() -> None:
+    named = [calls.grant(GRANT) for _ in range(2)]
+    ids = [orjson.loads(call.body or b"")["request_id"] for call in named]
+    assert all(ids)
+    assert ids[0] != ids[1]
+    again = GRANT.model_copy(update={"request_id": "mine"})
+    assert orjson.loads(calls.grant(again).body or b"")["request_id"] == "mine"
+    answer = orjson.dumps({"outcome": "granted", "step": 0, "episode_id": "ep-1"})
+    with (
+        scripted_server([b"", http("200 OK", answer)]) as (url, served),
+        SwarmClient(url, "t") as client,
+    ):
+        assert client.grant(GRANT).episode_id == "ep-1"
+        assert served() == 2
 
 
 async def test_a_full_queue_is_waited_out_as_long_as_it_says() -> None:
@@ -125,6 +141,23 @@ def test_errors_arrive_as_the_server_raised_them() -> None:
         "stop first",
         {"step": 3},
     )
+
+
+@pytest.mark.parametrize("body", [b"<html>Welcome</html>", b"{}", b"7"])
+def test_an_answer_of_something_else_is_said_to_be_none(body: bytes) -> None:
+    with (
+        scripted_server([http("200 OK", body)] * 2) as (url, _),
+        SwarmClient(url, "t") as client,
+        pytest.raises(ServerUnreachable, match="not a swarm server"),
+    ):
+        client.status()
+
+
+async def test_the_async_client_says_the_same_of_an_answer_of_something_else() -> None:
+    with scripted_server([http("200 OK", b"7")] * 2) as (url, _):
+        async with AsyncSwarmClient(url, "t") as client:
+            with pytest.raises(ServerUnreachable, match="not a swarm server"):
+                await client.metrics()
 
 
 def test_an_answer_that_is_not_ours_becomes_a_class_by_its_status() -> None:

@@ -237,3 +237,22 @@ async def test_eval_episodes_finish_without_a_reward_and_never_enter_the_pool(
         assert answer.accepted
         pool = service.pool()
         assert (pool.episodes_finished, pool.groups_open, pool.task_ids) == (0, 0, [])
+
+
+async def test_a_grant_whose_answer_was_lost_is_given_again(tmp_path, make_config):
+    def asking(request_id, client_id="client"):
+        request = GrantRequest(client_id=client_id, task_id="a", request_id=request_id)
+        return service.grant(request, base_url="http://test")
+
+    async with toy_service(tmp_path, make_config(tasks=1, repeat=3)) as service:
+        first = await asking("r1")
+        again = await asking("r1")
+        assert again == first
+        assert service.episode_for_key(again.api_key).episode_id == first.episode_id
+        assert (await asking("r2")).repeat_index == 1
+        assert (await asking("r1", "other")).repeat_index == 2
+        assert (await asking("")).outcome is GrantOutcome.WAIT
+        assert service.status().open_episodes == 3
+        await service.abort(first.episode_id, AbortRequest())
+        fresh = await asking("r1")  # that episode is over: this one is new, in the free seat
+        assert (fresh.repeat_index, fresh.episode_id != first.episode_id) == (0, True)

@@ -111,3 +111,19 @@ async def test_a_group_of_one_has_no_advantage(tmp_path, make_config):
         await play(service, "a")
         await retry_until(lambda: service.status().step == 1)
         assert not service.metrics(0)[0].updated
+
+
+@pytest.mark.parametrize("rule", ["resample", "partial"])
+async def test_groups_that_are_lost_again_and_again_are_not_replaced_for_ever(
+    tmp_path, make_config, rule
+):
+    config = make_config(group_rule=rule, tasks=1, repeat=2, stop_at_step=1, max_groups_factor=3)
+    async with toy_service(tmp_path, config) as service:
+        for _ in range(3):
+            grant = await take(service, "a")
+            assert grant.outcome is GrantOutcome.GRANTED
+            await service.abort(grant.episode_id, AbortRequest())
+        await retry_until(lambda: service.status().state is EngineState.TRAINED)
+        metrics = service.metrics(0)[0]
+        assert (metrics.groups, metrics.updated) == (0, False)
+        assert metrics.episodes_dropped == {"episode_aborted": 3}

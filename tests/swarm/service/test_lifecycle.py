@@ -158,3 +158,27 @@ async def test_a_stop_while_booting_ends_the_start(tmp_path, make_config):
         assert fleet.latest.closed
         fleet.prepare = lambda engine: None
         assert (await service.start()).state is S.ROLLING
+
+
+async def test_a_start_during_a_stop_waits_until_the_old_engine_is_gone(tmp_path, make_config):
+    fleet = ToyFleet()
+    async with toy_service(tmp_path, make_config(), fleet=fleet) as service:
+        old, gate = fleet.latest, asyncio.Event()
+        closing = old.close
+
+        async def close_slowly():
+            await gate.wait()
+            await closing()
+
+        old.close = close_slowly
+        stopping = asyncio.create_task(service.stop())
+        await retry_until(lambda: service.status().state is S.OFFLINE)
+        starting, again = (asyncio.create_task(f()) for f in (service.start, service.stop))
+        await settle()
+        assert len(fleet.engines) == 1
+        assert not again.done()
+        gate.set()
+        await asyncio.wait_for(asyncio.gather(stopping, again, starting, return_exceptions=True), 5)
+        assert old.closed
+        assert (await service.start()).state is S.ROLLING
+        assert not fleet.latest.closed

@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from swarm.protocol.errors import EpisodeGone
+from swarm.protocol.errors import EngineFailed, EpisodeGone
 from swarm.protocol.messages import AbortRequest, EvalRoundClose, FinishRequest
 from swarm.protocol.states import EngineState, GrantOutcome
 from swarm.testing import ToyFleet, retry_until, settle
@@ -212,3 +212,29 @@ async def test_resuming_an_empty_folder_is_an_offline_server(tmp_path):
     assert (service.status().state, service.status().policy_version) == (S.OFFLINE, None)
     await service.close()
     await service.close()
+
+
+async def test_weights_that_no_checkpoint_and_no_batch_lead_to_are_refused(tmp_path, make_config):
+    config = make_config(stop_at_step=4, every_steps=1, keep=1)
+    async with toy_service(tmp_path, config) as service:
+        await play_step(service, 1)
+        await retry_until(lambda: service.status().state is S.ROLLING)
+        await service.stop()
+        await asyncio.to_thread(shutil.rmtree, service.checkpoints()[-1].path)
+        with pytest.raises(EngineFailed, match="step 1"):
+            await service.start()
+        assert service.status().state is S.OFFLINE
+
+
+async def test_a_checkpoint_that_is_saved_again_is_never_gone_meanwhile(tmp_path, make_config):
+    fleet = ToyFleet()
+    config = make_config(stop_at_step=4, every_steps=1, keep=1)
+    async with toy_service(tmp_path, config, fleet=fleet) as service:
+        await play_step(service, 1)
+        await retry_until(lambda: service.status().state is S.ROLLING)
+        fleet.latest.kill()
+        with pytest.raises(EngineFailed):
+            await service.save_checkpoint()
+        await retry_until(lambda: service.status().engine_restarts == 1)
+        await retry_until(lambda: service.status().state in (S.ROLLING, S.OFFLINE))
+        assert service.status().state is S.ROLLING
