@@ -153,7 +153,10 @@ def _decide(
                 hint="e.g. a3r blueprint approve --stage CAMPAIGN",
             )
         if stage is not None and content_hash is not None:
-            raise ReviewUsage("--hash names one content; it does not go with --stage.")
+            raise ReviewUsage(
+                "--hash names one content; it does not go with --stage.",
+                hint="Approve each blueprint by its name with the hash that you read.",
+            )
         body: Json = {"verdict": verdict.value, "by": getpass.getuser(), "note": note}
         if content_hash is not None:
             body["content_hash"] = content_hash

@@ -193,6 +193,6 @@ def stop(campaign: CampaignArgument, as_json: JsonOption = False) -> None:
 
     with reported(as_json=as_json), hub() as client:
         body = client.post(f"campaigns/{segment(campaign)}/stop")
-        asked = body["stop_requested_at"] is not None and body["state"] != "stopped"
+        asked = body["stop_requested_at"] is not None and body["state"] not in ("stopped", "done")
         words = "is stopping" if asked else f"is {body['state']}"
         emit({"campaign": body}, [f"{body['id']} {words}"], as_json=as_json)

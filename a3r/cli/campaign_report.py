@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 REPORT_FILE = "report.md"
+UNFINISHED = "running"
+"""``CampaignRecord.ending`` of a report that was made with --into before the end."""
 
 
 def report(
@@ -108,14 +110,20 @@ def _campaign_of(ws: Workspace | None, folder: Path) -> str | None:
     from a3r.store.store import Store
 
     try:
-        wanted = read_records(folder).campaign.id
+        campaign = read_records(folder).campaign
+        if campaign.ending == UNFINISHED:
+            # What it tells was true then; the database has moved on.
+            say("note: not compared with the database: the campaign was not finished")
+            return None
         with Store.open(ws.database) as store:
             known = [row.id for row in store.campaigns()]
     except A3RError as error:
         # Damaged records are for the checks to tell; a database that cannot be read weakens the proof, no more.
         say(f"note: not compared with the database: {error.message}")
         return None
-    return wanted if wanted in known else None
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None  # records of another shape: the checks say so
+    return campaign.id if campaign.id in known else None
 
 
 def _report_of(reference: str) -> tuple[Workspace, Path, str]:

@@ -43,6 +43,9 @@ def _stage(stage: Json) -> list[str]:
 
 
 def _next(body: Json) -> list[str]:
+    if body.get("blocked_attempts"):
+        lines = [f"  {a['label']}: {a['why']}" for a in body["blocked_attempts"]]
+        return ["", "needs you (it goes on by itself once the cause is gone):", *lines]
     if body["to_review"]:
         names = ", ".join(body["to_review"])
         return ["", f"awaits review: {names}", *review_help(body["id"], body["to_review"][0])]

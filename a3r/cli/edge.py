@@ -43,9 +43,9 @@ def tell(error: A3RError, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(error.envelope(), default=str, ensure_ascii=False))
         return
-    say(f"error: {printable(error.message)}")
+    say(f"error: {error.message}")
     if error.hint:
-        say(f"hint: {printable(error.hint)}")
+        say(f"hint: {error.hint}")
 
 
 def emit(document: Json, lines: Iterable[str], *, as_json: bool) -> None:
@@ -58,8 +58,8 @@ def emit(document: Json, lines: Iterable[str], *, as_json: bool) -> None:
 
 
 def say(line: str) -> None:
-    """Progress and remarks: stderr, at once."""
-    print(line, file=sys.stderr, flush=True)
+    """Progress and remarks: stderr, at once, without control characters."""
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:

@@ -114,6 +114,8 @@ def overview(campaign: Json, runs: list[Json]) -> str:
     counts: dict[str, int] = campaign["runs"]
     over = sum(counts.get(state, 0) for state in ("succeeded", "failed", "cancelled"))
     text = f"stage {campaign['stage']}, {over} of {sum(counts.values())} runs over"
+    if blocked := len(campaign.get("blocked_attempts", ())):
+        text += f", {blocked} blocked: a person is needed"
     live = [r for r in runs if r["state"] == "active"]
     return f"{text}; {', '.join(run_text(r) for r in live)}" if live else text
 

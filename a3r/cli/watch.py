@@ -45,7 +45,7 @@ def watch_campaign(workspace: Workspace, campaign_id: str, *, as_json: bool) -> 
             with choose_view() as view:
                 campaign = watcher.follow(view)
         except KeyboardInterrupt:
-            _detach(workspace, campaign_id)
+            _detach(workspace, campaign_id, as_json=as_json)
             continue
         break
     _conclude(workspace, campaign, as_json=as_json)
@@ -137,7 +137,14 @@ class Watcher:
         return self._connected(view)
 
 
-def _detach(workspace: Workspace, campaign_id: str) -> None:
+class Detached(A3RError):
+    """The person left; the campaign goes on."""
+
+    code = "detached"
+    exit_code = EXIT_DETACHED
+
+
+def _detach(workspace: Workspace, campaign_id: str, *, as_json: bool) -> None:
     """First Ctrl-C: leave unless a second follows, which asks for a stop and lets the watch go on to see it."""
     say(f"\ndetaching; Ctrl-C again within {SECOND_PRESS_S:.0f} s asks the campaign to stop")
     try:
@@ -147,7 +154,10 @@ def _detach(workspace: Workspace, campaign_id: str) -> None:
             client.post(f"campaigns/{segment(campaign_id)}/stop")
         say("asked the campaign to stop; watching until its attempts have ended (Ctrl-C detaches)")
         return
-    say(f"detached; the campaign goes on. Come back with: a3r campaign watch {campaign_id}")
+    again = f"a3r campaign watch {campaign_id}"
+    if as_json:
+        raise Detached("Detached; the campaign goes on.", hint=f"Come back with: {again}")
+    say(f"detached; the campaign goes on. Come back with: {again}")
     raise typer.Exit(EXIT_DETACHED)
 
 

@@ -13,7 +13,6 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from a3r.core.errors import WorkspaceError
-from a3r.core.types import ReviewMode
 
 PREFIX = "A3R_"
 
@@ -23,8 +22,6 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    review: ReviewMode = ReviewMode.STAGE
-    """Who must approve before dispatch, when neither the command nor the goal says."""
     slots: int | None = Field(default=None, ge=0)
     """Attempts at once of the local worker; None = as many as it has cores (or GPUs)."""
     tick_s: float = Field(default=0.5, gt=0)
@@ -34,8 +31,6 @@ class Settings(BaseModel):
     """A worker that is silent for so long is unreachable; a few heartbeats at least."""
     lost_after_s: float = Field(default=60.0, ge=0)
     """Time after the lease's end, with the hub up, until an unreachable attempt is given up."""
-    reports: str = "reports"
-    """Where reports go, relative to the project's folder."""
     tmux: bool = True
     """Show processes in tmux windows when tmux is there; off changes nothing about the runs."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

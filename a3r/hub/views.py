@@ -9,7 +9,7 @@ from collections import Counter
 from statistics import fmean
 from typing import Any
 
-from a3r.core.types import TERMINAL_ATTEMPTS, ReviewStatus
+from a3r.core.types import TERMINAL_ATTEMPTS, AttemptState, ReviewStatus
 from a3r.core.wire import EvalRound
 from a3r.store.rows import AttemptRow, BlueprintRow, CampaignRow, RunRow, StageRow
 from a3r.store.store import Store
@@ -27,7 +27,23 @@ def campaign_line(store: Store, row: CampaignRow) -> Json:
         "stage": stages[-1].ordinal if stages else 0,
         "runs": dict(Counter(run.state.value for run in runs)),
         "awaiting_review": len(awaiting_review(store, row.id)),
+        "blocked_attempts": blocked_attempts(store, row.id),
     }
+
+
+def blocked_attempts(store: Store, campaign_id: str) -> list[Json]:
+    """Attempts that wait for a person (out of credit, a full disk): ``label``, ``run`` and ``why``."""
+    found = [
+        a
+        for a in store.held_attempts()
+        if a.campaign_id == campaign_id and a.state is AttemptState.BLOCKED
+    ]
+    names = {b.id: b.name for b in store.blueprints(campaign_id)} if found else {}
+    runs = [(store.run(a.run_id), a.detail) for a in found]
+    return [
+        {"label": f"{names[run.blueprint_id]} seed {run.seed}", "run": run.id, "why": why}
+        for run, why in runs
+    ]
 
 
 def campaign_view(store: Store, row: CampaignRow) -> Json:

@@ -37,6 +37,7 @@ from a3r.hub.auth import require
 from a3r.hub.refusals import RequestInvalid
 from a3r.hub.state import Hub
 from a3r.hub.tokens import Role
+from a3r.store.attempts import REPORTABLE
 from a3r.store.rows import AttemptRow
 
 AttemptId = Annotated[str, PathParam(min_length=1, max_length=200)]
@@ -262,7 +263,8 @@ def _renew(hub: Hub, report: AttemptReport) -> Command | None:
         return _command(kind, report, f"the attempt is {row.state.value} for the hub")
     # A worker whose attempt is over still has evidence to deliver: the lease is kept, the state is not believed
     # before the finish report says why.
-    state = row.state if over else report.state
+    held = row.state if row.state in REPORTABLE else AttemptState.EVALUATING
+    state = held if over else report.state
     hub.store.renew(
         report.attempt_id,
         report.fencing_token,

@@ -156,7 +156,8 @@ def _note_retry(tick: Tick, blueprint: BlueprintRow, attempts: list[AttemptRow])
 
 
 def _cancel_waiting(tick: Tick, runs: list[RunRow]) -> bool:
-    """The budget is used: nothing new begins, what is under way may end."""
+    """The budget is used: nothing new begins; what is under way may end, what waits for a person is asked to."""
+    asked = _stop_blocked(tick)
     idle = _waiting_ids(tick)
     waiting = [r for r in runs if r.id in idle and r.state not in TERMINAL_RUNS]
     for run in waiting:
@@ -164,7 +165,15 @@ def _cancel_waiting(tick: Tick, runs: list[RunRow]) -> bool:
         tried = bool(attempts) and attempts[-1].state in TERMINAL_ATTEMPTS
         reason = f"{WALL_CLOCK}, after: {reason_of(attempts, 0)}" if tried else WALL_CLOCK
         _end(tick, run, RunState.CANCELLED, reason)
-    return bool(waiting)
+    return bool(waiting) or asked
+
+
+def _stop_blocked(tick: Tick) -> bool:
+    blocked = tick.store.pending_work(tick.id).attempts_by_state.get(AttemptState.BLOCKED, [])
+    found = [a for a in blocked if a.stop_reason is None]
+    for attempt in found:
+        tick.store.request_attempt_stop(attempt.id, WALL_CLOCK, tick.now)
+    return bool(found)
 
 
 def _show_state(tick: Tick, blueprints: list[BlueprintRow], runs: list[RunRow]) -> bool:

@@ -72,7 +72,7 @@ def blueprint_name(factors: dict[str, Scalar], stage: int) -> str:
 
 
 def _evaluator(goal: GoalSpec) -> EvaluatorSpec:
-    task = TASKS[goal.task]
+    task = TASKS[goal.task].scored
     return EvaluatorSpec(
         task=goal.task,
         items=goal.metric.items,

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from a3r.core.errors import GoalError
 from a3r.leader.goal import GoalSpec, goal_file, goal_text, parse_goal
+from a3r.leader.model_files import BUILTIN
 from a3r.leader.sweep_steps import coarse_levels
 from a3r.leader.training import train_config
 
@@ -112,6 +113,11 @@ def warnings(spec: GoalSpec, runs: tuple[int, int]) -> list[str]:
         )
     if spec.seeds.replicate < 3:
         found.append("2 fresh seeds give very wide intervals: little will be confirmed")
+    if not spec.model.startswith(BUILTIN):
+        found.append(
+            f"the model {spec.model!r} is a folder of this machine: its whole path becomes part of every blueprint and will "
+            "stand in the report's records"
+        )
     if spec.review.value == "none":
         found.append("`review: none`: blueprints run without a person's approval")
     return found

@@ -5,7 +5,6 @@ Knows the shape of a goal, not what its words mean together.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,10 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from a3r.blueprints.yaml import YamlProblem, line_of, load_yaml
 from a3r.core.errors import GoalError
 from a3r.leader.goal import GoalSpec
 
@@ -47,26 +44,17 @@ class FrontMatter:
     """The front matter of a goal and where its keys stand."""
 
     data: dict[str, Any]
-    """ruamel's map, which knows where its keys stand."""
+    text: str
+    """What ``data`` was read from."""
     first_line: int
-    """Line of the file (from 1) at which ``data`` begins."""
+    """Line of the file (from 1) at which ``text`` begins."""
 
     def line_of(self, where: tuple[str | int, ...]) -> int | None:
         """Line (from 1) of the deepest key of ``where`` that the file has; None when it has none of them."""
-        place: Any = self.data
-        line: int | None = None
-        for key in where:
-            try:
-                if isinstance(place, CommentedMap) and key in place:
-                    line = int(cast("Any", place).lc.key(key)[0])
-                elif isinstance(place, CommentedSeq) and isinstance(key, int):
-                    line = int(cast("Any", place).lc.item(key)[0])
-                else:
-                    break
-            except (KeyError, TypeError, IndexError):
-                break
-            place = cast("Any", place)[key]
-        return None if line is None else line + self.first_line
+        if not where or where[0] not in self.data:
+            return None
+        line = line_of(self.text, where)
+        return None if line is None else line + self.first_line - 1
 
     def placed(self, mistake: Mistake) -> str:
         """The mistake as a sentence, with its line when it has one."""
@@ -98,8 +86,8 @@ def read_front_matter(text: str, path: Path) -> FrontMatter:
             f"The front matter of {str(path)!r} opens at line {start + 1} and never closes.",
             hint=f"Put a line {FENCE!r} below the last key.",
         )
-    data = _parse(lines[start + 1 : end], start + 2, path)
-    return FrontMatter(data, start + 2)
+    front = "\n".join(lines[start + 1 : end]) + "\n"
+    return FrontMatter(_parse(front, start + 2, path), front, start + 2)
 
 
 def prose_of(text: str) -> str:
@@ -109,31 +97,21 @@ def prose_of(text: str) -> str:
     return "\n".join(lines[fences[1] + 1 :]).strip() if len(fences) > 1 else text.strip()
 
 
-def _parse(lines: list[str], first_line: int, path: Path) -> dict[str, Any]:
-    parser = YAML(typ="rt", pure=True)
+def _parse(text: str, first_line: int, path: Path) -> dict[str, Any]:
     try:
-        data: object = cast("Any", parser).load(io.StringIO("\n".join(lines) + "\n"))
-    except MarkedYAMLError as error:
-        found = cast("Any", error)
-        mark = found.problem_mark or found.context_mark
-        line = "" if mark is None else f" at line {int(mark.line) + first_line}"
-        # ruamel's duplicate-key message goes on with advice for programmers; the first line says it all.
-        problem = str(found.problem or found.context or "bad syntax").splitlines()[0]
+        data = load_yaml(text)
+    except YamlProblem as error:
+        line = "" if error.line is None else f" at line {error.line + first_line - 1}"
         raise GoalError(
-            f"The front matter of {str(path)!r} is not YAML{line}: {problem}.",
+            f"The front matter of {str(path)!r} is not YAML{line}: {error.message.splitlines()[0]}.",
             hint="Check indentation, brackets and quotes there.",
         ) from error
-    except YAMLError as error:
-        raise GoalError(
-            f"The front matter of {str(path)!r} is not YAML: {str(error).splitlines()[0]}.",
-            hint="Check for control characters and unclosed quotes.",
-        ) from error
-    if not isinstance(data, CommentedMap):
+    if not data:
         raise GoalError(
             f"The front matter of {str(path)!r} holds no keys.",
             hint=f"It needs, for example:\n{SKELETON}",
         )
-    return cast("dict[str, Any]", data)
+    return data
 
 
 def validated(front: FrontMatter, path: Path) -> GoalSpec:
@@ -143,24 +121,10 @@ def validated(front: FrontMatter, path: Path) -> GoalSpec:
         GoalError: unknown keys (with the nearest known one), missing keys, wrong types, numbers out of range.
     """
     try:
-        return GoalSpec.model_validate(_plain(front.data))
+        return GoalSpec.model_validate(front.data)
     except ValidationError as error:
         mistakes = [front.placed(m) for m in _mistakes(error, front.data)]
         raise mistakes_error(path, mistakes) from error
-
-
-def _plain(value: Any) -> Any:
-    """Without ruamel's subclasses of numbers, strings, lists and maps."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list):
-        return [_plain(v) for v in cast("list[Any]", value)]
-    if isinstance(value, bool) or value is None:
-        return value
-    for kind in (int, float, str):
-        if isinstance(value, kind):
-            return kind(value)
-    return value
 
 
 def mistakes_error(path: Path, mistakes: list[str]) -> GoalError:

@@ -30,6 +30,8 @@ FINAL = frozenset({CampaignState.DONE, CampaignState.STOPPED})
 HELD = frozenset({CampaignState.PAUSED, CampaignState.BLOCKED})
 MAX_STEPS = 25
 """Of one campaign in one call: planning to dispatch needs about five. The rest waits for the next tick."""
+MAX_CONFLICTS = 5
+"""In a row; more are no coincidence, and the campaign is blocked."""
 PLANNERS: dict[str, type[Planner]] = {"sweep": SweepPlanner}
 
 
@@ -72,10 +74,12 @@ def _advance(store: Store, clock: Clock, workspace: Workspace, campaign_id: str)
             if not _step(store, clock, workspace, campaign):
                 break
         except Conflict:
-            # Somebody (a reviewer, a worker) wrote between our read and our write: look again, once.
+            # Somebody (a reviewer, a worker) wrote between our read and our write: look again.
             conflicts += 1
-            if conflicts > 1:
+            if conflicts > MAX_CONFLICTS:
                 raise
+        else:
+            conflicts = 0
         changed = True
     return changed
 

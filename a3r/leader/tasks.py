@@ -1,28 +1,20 @@
-"""The tasks that ship with a3r: held-out items, scoring code, training defaults and the client template of each."""
+"""What the leader adds to a shipped task: training defaults, the client's template, the metric in words."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
-from a3r.core.hashing import bytes_hash
-from swarm.client.tasks import Task
-from swarm.tasks import calculator
+from a3r.blueprints.tasks import SCORED_TASKS, ScoredTask
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDefinition:
     """What the leader knows of a task."""
 
-    name: str
-    module: ModuleType
-    """Holds the scorer."""
-    items: Callable[[int, int], list[Task]]
-    """``items(count, seed)``: the held-out list."""
-    items_hash: Callable[[list[Task]], str]
+    scored: ScoredTask
+    """Items and scorer; the worker's evaluator has the same object."""
     template: str
     """Folder of ``a3r/leader/templates`` that the client is generated from."""
     train_defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -30,21 +22,10 @@ class TaskDefinition:
     protocol: str = ""
     """How the metric is measured, in words."""
 
-    def source_hash(self) -> str:
-        """sha256 of the scoring code's source file."""
-        return bytes_hash(inspect.getsource(self.module).encode())
-
-    def item_set_hash(self, count: int, seed: int) -> str:
-        """Hash of the held-out list of that size and seed."""
-        return self.items_hash(self.items(count, seed))
-
 
 TASKS: dict[str, TaskDefinition] = {
     "calculator": TaskDefinition(
-        name="calculator",
-        module=calculator,
-        items=calculator.held_out,
-        items_hash=calculator.item_set_hash,
+        scored=SCORED_TASKS["calculator"],
         template="calculator",
         train_defaults={"sampling.max_response_tokens": 16, "checkpoint.every_steps": 10},
         protocol=(

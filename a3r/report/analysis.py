@@ -103,8 +103,9 @@ def _status(
 ) -> tuple[Status, str]:
     if not tested:
         return Status.UNRESOLVED, "no run has a result"
+    stray = _stray(tested, claimed)
     if claimed is None:
-        return _edge(tested[-1], question)
+        return _edge(tested[-1], stray, question)
     name = f"level {level_text(claimed.level)}"
     if not claimed.replicated:
         return Status.UNRESOLVED, f"{name} was not replicated with at least two fresh seeds"
@@ -118,16 +119,32 @@ def _status(
             Status.UNRESOLVED,
             f"{name} trains, but level {level_text(below.level)} below it was not replicated with at least two fresh seeds",
         )
+    if stray is not None:
+        return (
+            Status.UNRESOLVED,
+            f"{name} trains, level {level_text(below.level)} below it is {below.verdict}, but level {level_text(stray.level)} trains",
+        )
     return Status.CONFIRMED, f"{name} trains and level {level_text(below.level)} is {below.verdict}"
 
 
-def _edge(top: Cell, question: Question) -> tuple[Status, str]:
+def _stray(tested: list[Cell], claimed: Cell | None) -> Cell | None:
+    """The lowest level that is shown to train though a higher one, below the claim, says no: then there is no one minimum."""
+    lower = [c for c in tested if claimed is None or c.level < claimed.level]
+    return next((c for c in lower if c.verdict is Verdict.TRAINS), None)
+
+
+def _edge(top: Cell, stray: Cell | None, question: Question) -> tuple[Status, str]:
     name = f"level {level_text(top.level)}"
     if top.level != question.levels[-1]:
         highest = level_text(question.levels[-1])
         return (
             Status.UNRESOLVED,
             f"{name} says no, and the highest level {highest} has no result",
+        )
+    if stray is not None:
+        return (
+            Status.UNRESOLVED,
+            f"{name}, the highest, is not shown to train, but level {level_text(stray.level)} trains",
         )
     if top.lean and top.replicated:
         return (

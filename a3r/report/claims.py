@@ -133,6 +133,11 @@ def _minimum_text(found: ConditionAnalysis, analysis: MinimumAnalysis) -> str:
     if claimed is None:
         return f"the minimum of {factor} is not resolved: {found.reason}"
     level = level_text(claimed.level)
+    if found.status is Status.UNRESOLVED and not found.monotone:
+        return (
+            f"the minimum of {factor} is not resolved; the smallest level from which every tested one says yes is {level}, "
+            f"but {found.reason}"
+        )
     if found.status is Status.UNRESOLVED:
         return (
             f"the minimum of {factor} is not resolved; the smallest level that says yes so far is {level}, "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import platform
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -113,17 +114,31 @@ class _Lists:
     reviews: tuple[ReviewRecord, ...]
 
 
+_ANY_HOST = (
+    (re.compile(r"(?<![\w.~>/-])(?:/(?:home|Users)/[^/\s'\":,;()]+|/root(?=[/\s'\":,;)]|$))"), "~"),
+    (re.compile(r"(?<![\w.~>/-])(?:/private)?/(?:var/)?tmp(?=[/\s'\":,;)]|$)"), "<tmp>"),
+    (re.compile(r"(?<![\w.~>/-])(?:/private)?/var/folders/\w+/\w+/T\b"), "<tmp>"),
+)
+"""Homes and scratch folders of whichever host a text came from. Says nothing of this process's environment: ``verify``, started
+elsewhere, must clean the same text alike."""
+
+
 class _Cleaner:
-    """Free text without hidden characters and without this machine's paths, of bounded length."""
+    """Free text without hidden characters and without paths of the machines that it came from, of bounded length."""
 
     def __init__(self, project: Path) -> None:
         places = ((str(project), "<project>"), (str(Path.home()), "~"))
-        self._places = [(path, name) for path, name in places if len(path) > 1]
+        # A sibling whose name only begins alike is another folder.
+        self._places = [
+            (re.compile(re.escape(path) + r"(?![\w-])"), name)
+            for path, name in places
+            if len(path) > 1
+        ]
 
     def text(self, value: str) -> str:
         out = visible(value.encode("utf-8", "replace").decode(), keep="\n\t")
-        for path, name in self._places:
-            out = out.replace(path, name)
+        for pattern, name in (*self._places, *_ANY_HOST):
+            out = pattern.sub(name, out)
         return out if len(out) <= LONGEST else f"{out[:LONGEST]} … ({len(out)} characters)"
 
     def data(self, value: Any) -> Any:

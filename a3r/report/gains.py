@@ -175,6 +175,9 @@ def _rounds_fault(
     evaluator: dict[str, object] = blueprint.document["evaluator"]
     if initial.policy_version != 0:
         return f"the initial round was played at version {initial.policy_version}, not 0"
+    last = blueprint.stop_at_step
+    if last is not None and (initial.step, final.step) != (0, last):
+        return f"the rounds were played at steps {initial.step} and {final.step}, not 0 and {last}"
     for found in (initial, final):
         if (found.item_set_hash, found.evaluator_hash) != (
             evaluator["item_set_hash"],

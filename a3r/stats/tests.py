@@ -64,14 +64,15 @@ def permutation_attainable_p(n_a: int, n_b: int, *, two_sided: bool = False) -> 
 def smallest_resolvable_gain(sd: float, n: int, alpha: float, family: int = 1) -> float | None:
     """Return the smallest excess of a mean over its threshold that is significant at Bonferroni's (= Holm's first) level.
 
-    ``sd`` between seeds, ``n`` seeds, one-sided ``alpha`` shared by ``family`` tests. None when n < 2: not resolvable.
+    ``sd`` between seeds, ``n`` seeds, one-sided ``alpha`` shared by ``family`` tests; never less than the half width of the
+    two-sided interval at 1 - alpha, which has to clear the threshold as well. None when n < 2: not resolvable.
     """
     if sd < 0 or not math.isfinite(sd) or not 0 < alpha < 1 or family < 1:
         msg = f"sd must be finite and >= 0, alpha in (0, 1), family >= 1; got {sd!r}, {alpha!r}, {family!r}"
         raise ValueError(msg)
     if n < 2:
         return None
-    return t_quantile(1 - alpha / family, n - 1) * sd / math.sqrt(n)
+    return t_quantile(1 - alpha / max(2, family), n - 1) * sd / math.sqrt(n)
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,12 @@ class AttemptBook(Book):
             )
             return [to_row(r) for r in session.exec(query.order_by(col(AttemptTable.queue_order)))]
 
+    def held_attempts(self) -> list[AttemptRow]:
+        """The attempts of all campaigns that a worker holds, or held when it fell silent, oldest first."""
+        with self._db.read() as session:
+            query = select(AttemptTable).where(col(AttemptTable.state).in_(_HOLDING))
+            return [to_row(r) for r in session.exec(query.order_by(col(AttemptTable.queue_order)))]
+
     def attempt(self, attempt_id: str) -> AttemptRow:
         """One attempt.
 

@@ -15,6 +15,12 @@ from a3r.store.engine import Database
 from a3r.store.tables import CounterTable, EventTable
 
 RecordT = TypeVar("RecordT", bound=SQLModel)
+LISTS = {
+    "campaign": "`a3r campaign list` shows what there is",
+    "blueprint": "`a3r blueprint list CAMPAIGN` shows what there is",
+    "run": "`a3r run list CAMPAIGN` shows what there is",
+}
+"""Noun -> where a person finds the names; the other nouns have no list of their own."""
 
 
 class Book:
@@ -52,7 +58,7 @@ def not_found(noun: str, reference: str, known: Iterable[str]) -> NotFound:
     elif not names:
         hint = f"there is no {noun} yet"
     else:
-        hint = f"`a3r {noun} list` shows what there is"
+        hint = LISTS.get(noun, "")
     return NotFound(f"no {noun} {reference!r}", hint=hint, reference=reference)
 
 

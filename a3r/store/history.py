@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlmodel import col, select
+from sqlmodel import col, func, select
 
 from a3r.store.book import Book, fetch, note
 from a3r.store.rows import DecisionRow, DeviationRow, EventRow
@@ -40,6 +40,11 @@ class HistoryBook(Book):
                 .limit(limit)
             )
             return [_event_row(event) for event in found]
+
+    def last_event_seq(self) -> int:
+        """``seq`` of the newest event of any campaign, 0 without any: unlike a heartbeat, every change of state adds one."""
+        with self._db.read() as session:
+            return session.exec(select(func.max(EventTable.seq))).one() or 0
 
     def add_decision(
         self,

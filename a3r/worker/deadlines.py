@@ -13,11 +13,13 @@ EVALUATION_GRACE_S = 15.0
 def overdue(memo: Memo, limits: Limits, now: float) -> tuple[FailureClass, str] | None:
     """Which deadline has passed at ``now`` (Unix seconds), in words; None while all is well.
 
-    A blocked attempt waits for a person: only the time of the whole attempt counts then.
+    A blocked attempt waits for a person, and no clock of its own runs meanwhile: the campaign's budget, or a stop, ends it.
     """
-    if now - memo.started_at > limits.max_time_s:
+    if memo.blocked:
+        return None
+    if now - memo.started_at - memo.waited_s > limits.max_time_s:
         return FailureClass.MAX_TIME, f"the attempt took longer than {limits.max_time_s:g} s"
-    if memo.blocked or memo.phase not in ("running", "evaluating"):
+    if memo.phase not in ("running", "evaluating"):
         return None
     idle_s = now - max(memo.started_at, memo.progress_at)
     if memo.phase == "evaluating":

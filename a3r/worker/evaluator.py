@@ -21,10 +21,10 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from a3r.blueprints.tasks import ScoredTask, scored_task
 from a3r.core.errors import A3RError, BlueprintError
 from a3r.core.wire import EvalItem, EvalRound
 from a3r.worker.failures import EVALUATOR_REFUSED
-from a3r.worker.scoring import ScoredTask, scored_task
 from a3r.worker.supervisor import write_json
 from swarm.client import SwarmClient
 from swarm.client.tasks import Task

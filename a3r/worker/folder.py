@@ -50,6 +50,10 @@ class Memo(BaseModel):
     """Role -> Unix seconds before which it is not started again."""
     blocked: str = ""
     """Why a person is needed; empty = nobody is."""
+    blocked_at: float = 0.0
+    """Unix seconds since when; meaningful while ``blocked``."""
+    waited_s: float = 0.0
+    """Time spent blocked in all; it does not count towards ``max_time_s``."""
     blocked_role: str = ""
     """The process that will tell whether it is over."""
     forgotten: bool = False

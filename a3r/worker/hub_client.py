@@ -151,9 +151,13 @@ def from_ready_file(ready_file: Path, token_file: Path) -> Callable[[], tuple[st
 
     def locate() -> tuple[str, str]:
         try:
-            url = str(json.loads(ready_file.read_text(encoding="utf-8"))["url"])
+            record: dict[str, Any] = json.loads(ready_file.read_text(encoding="utf-8"))
+            url = str(record["url"])
         except (ValueError, KeyError) as error:
             raise OSError(f"{ready_file} is no ready record") from error
+        if record.get("pid") == 0:
+            # It took leave: its port may be anybody's by now, who must not be sent our token.
+            raise OSError("the daemon was stopped")
         return url, read_token(token_file)
 
     return locate

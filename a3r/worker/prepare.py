@@ -5,13 +5,12 @@ Every part is safe to repeat, so a worker killed in the middle just prepares aga
 
 from __future__ import annotations
 
-import io
 import json
 import secrets
 import shutil
-import tarfile
 from collections.abc import Callable
 
+from a3r.blueprints.artifact import unpack_tree
 from a3r.blueprints.model import Blueprint
 from a3r.core.errors import BlueprintError
 from a3r.core.hashing import bytes_hash, tree_hash
@@ -59,9 +58,7 @@ def unpack_client(
         )
     draft = folder.path / "client.new"
     shutil.rmtree(draft, ignore_errors=True)
-    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        tar.extractall(draft, filter="data")
-    found = tree_hash(draft)
+    found = unpack_tree(data, draft)
     if found != wanted:
         raise BlueprintError(
             f"The client's code (tree {found[:12]}) is not what was reviewed (tree {wanted[:12]}).",

@@ -79,6 +79,7 @@ class Repair:
         if remedy.action is Action.BLOCK:
             free = memo.free_starts.get(name, 0)
             memo.free_starts[name] = free + 1
+            memo.blocked_at = memo.blocked_at if memo.blocked else now
             memo.blocked, memo.blocked_role = f"{failure.value}: {remedy.advice} ({reason})", name
             memo.not_before[name] = now + BLOCKED_PROBE_S * min(10, 2**free)
             self.events.add("worker", "blocked", failure=failure.value, advice=remedy.advice)
@@ -106,6 +107,7 @@ class Repair:
         self.events.add("worker", "unblocked", role=memo.blocked_role, was=memo.blocked)
         memo.blocked = memo.blocked_role = ""
         memo.progress_at = self.clock.time()
+        memo.waited_s += memo.progress_at - memo.blocked_at
 
 
 def last_line(tail: bytes) -> str:

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from a3r.core.errors import A3RError, Conflict, NotFound
 from a3r.core.ports import Hub
-from a3r.core.wire import EventsRequest, LogChunk, StepsRequest
+from a3r.core.types import FailureClass
+from a3r.core.wire import EventsRequest, FinishReport, LogChunk, StepsRequest
 from a3r.worker.folder import AttemptFolder
 from a3r.worker.supervisor import write_json
 
@@ -77,7 +78,7 @@ class AttemptUplink:
             self._send_rounds()
             self._send_logs(everything=finish is not None)
             if finish is not None:
-                self._hub.finish(self._id, finish)
+                self._send_finish(finish)
                 self.sent.finished = True
         except (Conflict, NotFound) as error:
             self._refused(error)
@@ -95,6 +96,20 @@ class AttemptUplink:
         logger.warning("%s: the hub does not want its results: %s", self._id, error.message)
         self.sent.refused = error.message
         self._on_refused(error.message)
+
+    def _send_finish(self, finish: FinishReport) -> None:
+        try:
+            self._hub.finish(self._id, finish)
+        except Conflict as error:
+            if not error.details.get("missing"):
+                raise
+            # All that there is has been sent: the hub must hear why there is no result, not only that it became silent.
+            changes = {
+                "outcome": "failed",
+                "failure": FailureClass.UNKNOWN,
+                "reason": error.message,
+            }
+            self._hub.finish(self._id, finish.model_copy(update=changes))
 
     def _send_events(self) -> None:
         new = self._folder.events()[self.sent.events :]

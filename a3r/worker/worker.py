@@ -163,10 +163,8 @@ class Worker:
                 # A fault of ours, or of the disk: it must not end the attempt at once, nor go on for ever.
                 failures += 1
                 logger.exception("%s: a tick failed", job.runner.spec.attempt_id)
-                if failures == MAX_TICK_FAILURES:
-                    job.runner.give_up(
-                        AttemptOver("failed", FailureClass.UNKNOWN, f"the worker failed: {error!r}")
-                    )
+                if failures >= MAX_TICK_FAILURES:
+                    _give_up(job, error)
             entered, phase = job.runner.memo.phase != phase, job.runner.memo.phase
             if failures or not entered:  # a new phase has something to do at once
                 self._ending.wait(self.settings.tick_s * min(8, 1 + failures))
@@ -287,3 +285,12 @@ class Worker:
             if job.uplink.over and job.runner.finished:
                 with self._guard:
                     self._jobs.pop(job.runner.spec.attempt_id, None)
+
+
+def _give_up(job: Job, error: Exception) -> None:
+    """End the attempt; what cannot be written now (a full disk) is tried again after the next tick, so it does end."""
+    over = AttemptOver("failed", FailureClass.UNKNOWN, f"the worker failed: {error!r}")
+    try:
+        job.runner.give_up(over)
+    except Exception:
+        logger.exception("%s: its end could not be noted", job.runner.spec.attempt_id)

@@ -121,7 +121,8 @@ def _serve(
             moved = leases.expire(store, settings, clock.time())
             return reconcile(store, clock, workspace) or moved > 0
 
-        ticker = Ticker(work, lambda: store.changed.count, clock, given.tick_s)
+        # Heartbeats and log bytes are writes too, but nothing that the leader could act upon.
+        ticker = Ticker(work, store.last_event_seq, clock, given.tick_s)
         _run_server(workspace, store, tokens, settings, sock, ticker, worker)
     finally:
         sock.close()

@@ -35,7 +35,7 @@ class Ticker:
         clock: Clock,
         tick_s: float = TICK_S,
     ) -> None:
-        """``writes`` counts the store's commits; ``tick_s`` is how often it looks."""
+        """``writes`` is a number that moves with every write of interest; ``tick_s`` is how often it looks."""
         self._tick_s = tick_s
         self._work = work
         self._writes = writes
@@ -84,12 +84,9 @@ class Ticker:
         """One look, if there is a reason for it. Never raises."""
         with self._lock:
             now = self._clock.monotonic()
-            writes = self._writes()
-            if now < self._due and (writes == self._seen or self._failures):
-                return
-            # Read before the work: a write that arrives meanwhile leads to another tick.
-            self._seen = writes
             try:
+                if not self._has_reason(now):
+                    return
                 again = self._work()
             except Exception as error:  # noqa: BLE001 - the daemon outlives any defect of one campaign
                 self._failed(error, now)
@@ -100,6 +97,16 @@ class Ticker:
             self._ticks += 1
             self._last_at = self._clock.time()
             self._due = now if again else now + IDLE_TICK_S
+
+    def _has_reason(self, now: float) -> bool:
+        if now < self._due and self._failures:
+            return False
+        writes = self._writes()
+        if now < self._due and writes == self._seen:
+            return False
+        # Read before the work: a write that arrives meanwhile leads to another tick.
+        self._seen = writes
+        return True
 
     def _failed(self, error: Exception, now: float) -> None:
         self._failures += 1

@@ -2,18 +2,18 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from a3r.cli import main
-from a3r.cli.daemon.lock import holder, is_locked
 from a3r.core.workspace import Workspace
 from a3r.testing.waiting import retry_until
 
@@ -79,6 +79,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
+def end_daemons() -> Callable[[Workspace], None]:
+    """What ends the daemons of a test."""
+    return end_daemon
+
+
+@pytest.fixture
 def workspace(project: Path) -> Workspace:
     """The workspace of ``project``."""
     return Workspace.create(project / ".a3r")
@@ -93,11 +99,22 @@ def goal(project: Path) -> Path:
 
 
 def end_daemon(workspace: Workspace) -> None:
-    """Kill the daemon that holds the lock, if any, and wait until it is gone."""
-    pid = holder(workspace.daemon)
-    if pid is not None and is_locked(workspace.daemon):
-        os.kill(pid, signal.SIGKILL)
-        retry_until(lambda: not is_locked(workspace.daemon))
+    """Kill every daemon of this workspace, also one that was started at the same time and still waits for the lock."""
+    for process in daemons_of(workspace):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    retry_until(lambda: not daemons_of(workspace))
+
+
+def daemons_of(workspace: Workspace) -> list[psutil.Process]:
+    """The processes that were started as the daemon of this workspace, whose path is this test's own."""
+    wanted = ["-m", "a3r.cli.daemon", "--workspace", str(workspace.root)]
+    found = [p for p in psutil.process_iter(["cmdline", "status"]) if p.pid != os.getpid()]
+    return [
+        p
+        for p in found
+        if (p.info["cmdline"] or [])[1:5] == wanted and p.info["status"] != psutil.STATUS_ZOMBIE
+    ]
 
 
 def in_a_process(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:

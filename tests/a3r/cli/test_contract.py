@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from a3r.core.types import ReviewMode
+from a3r.core.workspace import Workspace
+from a3r.report.export import records_from_store
 from a3r.report.write import write_report
-from a3r.testing.records import synthetic_records, two_condition_stages
+from a3r.store.store import Store
+from a3r.testing.records import synthetic_goal, synthetic_records, two_condition_stages
 
 COMMANDS = {
     "campaign": "start check list show watch resume stop report verify",
@@ -185,3 +189,29 @@ def test_verify_proves_a_report_and_fails_on_one_changed_digit(a3r: Any, project
     told = a3r("campaign", "verify", str(folder))
     assert (told.code, "FAIL" in told.out) == (5, True)
     assert told.err.startswith("error: ")
+
+
+def test_a_report_whose_records_are_of_the_wrong_shape_fails_in_words_beside_a_workspace(
+    a3r: Any, workspace: Workspace
+) -> None:
+    with Store.open(workspace.database):
+        pass
+    folder = write_report(
+        synthetic_records(two_condition_stages()), workspace.project / "reports" / "torn"
+    )
+    (folder / "records" / "evals.json").write_text("7\n", "utf-8")
+    told = a3r("campaign", "verify", str(folder), "--json")
+    assert (told.code, told.json["error"]["code"]) == (5, "verification_failed")
+
+
+def test_a_report_of_an_unfinished_campaign_stays_true_when_the_campaign_goes_on(
+    a3r: Any, workspace: Workspace
+) -> None:
+    with Store.open(workspace.database) as store:
+        goal = synthetic_goal()
+        row = store.create_campaign("made up", "# goal", "/g", goal, ReviewMode.NONE, "sweep", 1.0)
+        folder = write_report(records_from_store(store, row.id), workspace.project / "so far")
+        store.add_stage(row.id, "coarse", {"question": "?"}, [], 2.0)
+    told = a3r("campaign", "verify", str(folder), "--json")
+    assert (told.code, told.json["level"]) == (0, "self-consistent")
+    assert "not finished" in told.err

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from a3r.cli.daemon.lock import holder, is_locked
-from a3r.cli.daemon.starting import ensure_daemon, find_daemon
+from a3r.cli.daemon.starting import ensure_daemon, find_daemon, spawn_daemon
 from a3r.cli.doctor_checks import database, guarded
 from a3r.core.errors import StoreError
 from a3r.core.workspace import Workspace
@@ -78,6 +78,15 @@ def test_many_callers_at_once_get_the_same_daemon(workspace: Workspace) -> None:
         thread.join()
     assert len(pids) == 4
     assert set(pids) == {holder(workspace.daemon)}
+
+
+def test_a_daemon_that_has_not_taken_the_lock_yet_does_not_outlive_its_test(
+    workspace: Workspace, end_daemons: Any
+) -> None:
+    young = spawn_daemon(workspace)
+    assert not is_locked(workspace.daemon)
+    end_daemons(workspace)
+    assert young.wait(5) == -signal.SIGKILL
 
 
 def test_stop_ends_the_daemon_and_may_be_repeated(a3r: Any, workspace: Workspace) -> None:
@@ -235,3 +244,15 @@ def test_ctrl_c_once_detaches_and_says_how_to_come_back(workspace: Workspace, go
     assert "a3r campaign watch tiny-" in watch.lines[-1]
     with ensure_daemon(workspace) as client:
         assert client.get("campaigns/tiny")["state"] == "awaiting_review"
+
+
+@pytest.mark.slow
+def test_ctrl_c_with_json_still_gives_one_document(workspace: Workspace, goal: Path) -> None:
+    watch = Watch(goal, "--json")
+    watch.until("await your review")
+    watch.interrupt()
+    code, out = watch.end()
+    assert code == 130
+    error = json.loads(out)["error"]
+    assert error["code"] == "detached"
+    assert "a3r campaign watch tiny-" in error["hint"]

@@ -11,7 +11,7 @@ import pytest
 
 from a3r.cli.daemon.local_worker import FIRST_BACKOFF_S, LocalWorker, worker_pid
 from a3r.cli.daemon.ticking import IDLE_TICK_S, Ticker
-from a3r.cli.edge import fields, printable, table
+from a3r.cli.edge import fields, printable, say, table
 from a3r.cli.progress import event_text, overview
 from a3r.cli.run import log_lines, pump
 from a3r.cli.run_screen import failing_log
@@ -76,9 +76,12 @@ def test_events_are_told_in_words_or_not_at_all(event: Any, words: str | None) -
 
 
 def test_the_overview_counts_what_is_over_and_names_what_runs() -> None:
-    campaign = {"stage": 2, "runs": {"succeeded": 3, "failed": 1, "active": 1, "pending": 1}}
+    counts = {"succeeded": 3, "failed": 1, "active": 1, "pending": 1}
+    campaign: dict[str, Any] = {"stage": 2, "runs": counts, "blocked_attempts": []}
     run = {"state": "active", "label": "b8 seed 1", "step": 12, "stop_at_step": 40}
     assert overview(campaign, [run]) == "stage 2, 4 of 6 runs over; b8 seed 1 step 12/40"
+    campaign["blocked_attempts"] = [{"label": "b8 seed 1", "run": "r", "why": "no credit"}]
+    assert overview(campaign, []) == "stage 2, 4 of 6 runs over, 1 blocked: a person is needed"
     assert overview({"stage": 1, "runs": {}}, []) == "stage 1, 0 of 0 runs over"
 
 
@@ -205,3 +208,19 @@ def test_the_local_worker_is_started_when_none_lives_and_not_in_a_hurry(tmp_path
         assert worker_pid(workspace) == 0
     assert worker_pid(workspace) is None
     assert keeper.tend() is True
+
+
+def test_remarks_cannot_steer_the_terminal_either(capsys: pytest.CaptureFixture[str]) -> None:
+    say("campaign \x1b[2Jx started")
+    assert capsys.readouterr().err == "campaign \N{REPLACEMENT CHARACTER}[2Jx started\n"
+
+
+def test_a_database_that_cannot_be_asked_for_writes_is_a_failed_tick_like_any_other() -> None:
+    def writes() -> int:
+        raise OSError("disk")
+
+    ticker = Ticker(lambda: False, writes, HandClock())
+    ticker.tick()
+    assert ticker.report()["last_error"] == "OSError: disk"
+    ticker.tick()
+    assert ticker.report()["failures_in_a_row"] == 1  # it waits before it asks again

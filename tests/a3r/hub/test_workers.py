@@ -193,3 +193,50 @@ async def test_log_bytes_arrive_raw_and_a_gap_says_where_to_go_on(study: Any) ->
     assert (gap.status_code, gap.json()["error"]["details"]["length"]) == (409, len(raw))
     assert (await send(0, "no base64!")).status_code == 400
     assert study.store.read_log(spec.attempt_id, "client", 0, 100) == raw
+
+
+async def test_an_attempt_that_ended_while_the_hub_was_away_keeps_its_lease_to_deliver(
+    study: Any,
+) -> None:
+    spec = await study.claimed()
+    store, settings = study.store, study.hub.settings
+    study.clock.now = 1011
+    assert leases.expire(store, settings, 1011) == 1
+    reply = (await study.worker("heartbeat", _beat(spec, "succeeded"))).json()
+    assert reply["commands"] == []
+    row = store.attempt(spec.attempt_id)
+    assert (row.state, row.lease_expires_at) == (AttemptState.EVALUATING, 1021)
+
+
+async def test_a_worker_that_comes_back_in_the_last_moment_does_not_break_the_lease_clock(
+    study: Any,
+) -> None:
+    spec = await study.claimed()
+    settings = study.hub.settings
+    assert leases.expire(study.store, settings, 1011) == 1
+
+    class Late:
+        """The heartbeat arrives between the look and the verdict."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(study.store, name)
+
+        def mark_lost(self, *given: Any) -> Any:
+            state = AttemptState.RUNNING
+            study.store.renew(spec.attempt_id, spec.fencing_token, state, 1, "", 1080, 10)
+            return study.store.mark_lost(*given)
+
+    late: Any = Late()
+    assert leases.expire(late, settings, 1080) == 0
+    assert study.store.attempt(spec.attempt_id).state is AttemptState.RUNNING
+
+
+async def test_a_blocked_attempt_is_seen_on_its_campaign(study: Any) -> None:
+    spec = await study.claimed()
+    detail = "out_of_credit: Top up the external service."
+    await study.worker("heartbeat", _beat(spec, "blocked", detail=detail))
+    shown = (await study.api("GET", f"campaigns/{study.campaign_id}")).json()
+    assert shown["blocked_attempts"] == [{"label": spec.label, "run": spec.run_id, "why": detail}]
+    await study.worker("heartbeat", _beat(spec))
+    shown = (await study.api("GET", f"campaigns/{study.campaign_id}")).json()
+    assert shown["blocked_attempts"] == []

@@ -145,7 +145,11 @@ def test_front_matter_that_never_closes_is_named_by_its_line():
 
 
 def test_front_matter_without_keys_is_refused():
-    assert "holds no keys" in refused("---\n- a\n---\n")
+    assert "holds no keys" in refused("---\n\n---\n")
+    assert "line 2: expected 'key: value' lines" in refused("---\n- a\n---\n")
+    assert "line 3: seeds.first: '2026-01-01' is a date" in refused(
+        "---\nname: x\nseeds: {first: 2026-01-01}\n---\n"
+    )
 
 
 def test_a_goal_that_is_not_utf8_is_refused_with_the_byte(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from a3r.core.errors import Conflict
 from a3r.core.types import AttemptState, CampaignState, FailureClass, ReviewMode, ReviewStatus
 from a3r.core.workspace import Workspace
 from a3r.leader.goal import parse_goal
@@ -389,7 +390,7 @@ class Killed(BaseException):
 
 
 HARMLESS = (
-    "campaign", "campaigns", "stages", "blueprints", "blueprint", "reviews", "approved", "may_run", "runs", "run", "pending_work",
+    "held_attempts", "last_event_seq", "campaign", "campaigns", "stages", "blueprints", "blueprint", "reviews", "approved", "may_run", "runs", "run", "pending_work",
     "attempts", "attempts_of_run", "attempts_of_worker", "attempt", "steps", "eval_rounds", "events", "decisions", "deviations",
     "workers", "artifact", "log_path", "log_names", "read_log", "close", "open", "put_artifact",
 )  # fmt: skip
@@ -454,3 +455,53 @@ def test_a_leader_that_is_killed_before_or_after_every_write_reaches_the_same_co
     assert [p.name for p in (tortured.folder / "reports").iterdir()] == [campaign]
     for rig in (untouched, tortured):
         rig.close()
+
+
+def test_the_wall_clock_budget_ends_an_attempt_that_waits_for_a_person(rig):
+    campaign = rig.start()
+    rig.tick()
+    held = rig.worker.hold()
+    now = rig.clock.time()
+    token, blocked = held.fencing_token, AttemptState.BLOCKED
+    rig.store.renew(held.id, token, blocked, 1, "out_of_credit", now, 15)
+    rig.clock.at += 21 * 60
+    rig.until_quiet()
+    asked = rig.store.attempt(held.id)
+    assert "wall clock" in (asked.stop_reason or "")
+    rig.worker.obey(asked)
+    rig.until_quiet()
+    assert rig.row(campaign).state is CampaignState.DONE
+
+
+def test_a_campaign_that_others_write_to_all_the_time_is_not_blocked_for_it(rig):
+    campaign = rig.start()
+
+    class Contended(Store):
+        calls = 0
+
+        def queue_attempt(self, run_id, at):
+            self.calls += 1
+            if self.calls % 2 == 0:
+                raise Conflict("somebody was faster")
+            return super().queue_attempt(run_id, at)
+
+    rig.store.close()
+    rig.store = Contended.open(rig.workspace.database, rig.clock)
+    rig.worker.store = rig.store
+    rig.until_quiet()
+    assert rig.row(campaign).state is CampaignState.DONE
+
+
+def test_a_write_that_can_never_succeed_blocks_instead_of_being_tried_for_ever(rig):
+    campaign = rig.start()
+
+    class Refusing(Store):
+        def queue_attempt(self, run_id, at):
+            raise Conflict("this never works")
+
+    rig.store.close()
+    rig.store = Refusing.open(rig.workspace.database, rig.clock)
+    rig.worker.store = rig.store
+    rig.until_quiet()
+    row = rig.row(campaign)
+    assert (row.state, row.failure) == (CampaignState.BLOCKED, "Conflict: this never works")

@@ -6,6 +6,7 @@ from a3r.core.errors import GoalError
 from a3r.report.analysis import minimum
 from a3r.report.question import levels_of, question_of
 from a3r.report.records import Records
+from a3r.report.render import claims_of
 from a3r.report.results import ConditionAnalysis, Shift, Status, Verdict
 from a3r.stats.intervals import mean_interval
 from a3r.stats.tests import holm, t_test_greater
@@ -180,3 +181,24 @@ def test_goal_without_criterion_names_what_is_missing():
 def test_range_of_levels_is_expanded_in_doublings():
     assert levels_of({"range": [1, 64], "scale": "log2"}) == [1, 2, 4, 8, 16, 32, 64]
     assert levels_of({"range": [1, 3], "scale": "linear"}) == [1, 2, 3]
+
+
+def test_a_level_that_trains_below_one_that_does_not_leaves_the_minimum_open():
+    # Level 4 is the claim's lower neighbour and fails; level 2 below it is shown to train.
+    records = one_condition({1: 0.0, 2: 0.3, 4: 0.0, 8: 0.3}, {2: FRESH, 4: FRESH, 8: FRESH})
+    found = only(records)
+    assert (found.claimed, found.below, found.status) == (8, 4, Status.UNRESOLVED)
+    assert (
+        found.reason == "level 8 trains, level 4 below it is shown not to train, but level 2 trains"
+    )
+    text = claims_of(records)[0].text
+    assert "smallest train_batch_size shown to train is 8" not in text
+    assert "the smallest level from which every tested one says yes is 8" in text
+
+
+def test_a_grid_whose_highest_level_fails_is_not_censored_when_a_lower_one_trains():
+    records = one_condition({4: 0.3, 8: 0.0}, {4: FRESH, 8: FRESH}, (4, 8))
+    found = only(records)
+    assert (found.claimed, found.status) == (None, Status.UNRESOLVED)
+    assert "level 4 trains" in found.reason
+    assert "is shown to train" not in claims_of(records)[0].text

@@ -198,3 +198,17 @@ def test_evidence_of_a_failed_attempt_stays_out_of_the_results(campaign: Campaig
     records = campaign.records()
     assert [e for e in records.evals if e.run_id == run.id] == []
     assert records.steps_of(run.id) == []
+
+
+def test_folders_of_people_and_scratch_folders_of_any_host_are_not_told(campaign: Campaign) -> None:
+    (row,) = campaign.stage("replicate", [blueprint(2, (3,))])
+    (run,) = campaign.store.ensure_runs(row.id)
+    attempt = campaign.attempt(run.id)
+    # Written in parts: no file here may hold what looks like somebody's folder.
+    home, other, root = "/home" + "/ada", "/Users" + "/bob", "/root"
+    reason = f"{home}/x '{other}/y' {root}/z, /tmp/made-up/q http://hub/tmp/a {root}ed /home"
+    campaign.store.finish_attempt(
+        attempt.id, attempt.fencing_token, "failed", None, reason, {}, 1011.0
+    )
+    found = campaign.records().run(run.id).attempts[0].reason
+    assert found == "~/x '~/y' ~/z, <tmp>/made-up/q http://hub/tmp/a /rooted /home"

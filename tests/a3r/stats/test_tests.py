@@ -87,3 +87,9 @@ def test_equivalence_needs_both_sides_and_two_values():
     assert tost_equivalence([0.001, -0.001, 0.0], 0.05).equivalent
     assert not tost_equivalence([0.06, 0.04, 0.05], 0.05).equivalent
     assert tost_equivalence([0.0], 0.05).p is None
+
+
+def test_a_single_test_resolves_no_more_than_the_two_sided_interval_allows():
+    # A cell counts as training only when the two-sided interval clears the threshold too.
+    alone, pair = (smallest_resolvable_gain(0.02, 4, 0.05, family) for family in (1, 2))
+    assert alone == pair

@@ -196,3 +196,23 @@ def test_a_campaign_without_review_runs_unapproved_blueprints(store: Store, stud
 def test_an_unknown_attempt_is_not_found(store: Store) -> None:
     with pytest.raises(NotFound, match="'at-x'"):
         store.attempt("at-x")
+
+
+def test_a_heartbeat_is_a_write_but_no_event_and_shows_who_is_held(
+    study: Any, store: Store
+) -> None:
+    first, second = study.runs(seeds=(1, 2))
+    for run in (first, second):
+        store.queue_attempt(run.id, 1.0)
+    held = store.claim_attempt("w", 2.0, 5.0)
+    assert held is not None
+    running = AttemptState.RUNNING
+    store.renew(held.id, held.fencing_token, running, 1, "", 3.0, 5.0)
+    seq, writes = store.last_event_seq(), store.changed.count
+    assert seq == store.events(study.campaign_id)[-1].seq
+    store.renew(held.id, held.fencing_token, running, 2, "", 4.0, 5.0)
+    assert (store.last_event_seq(), store.changed.count) == (seq, writes + 1)
+    assert [a.id for a in store.held_attempts()] == [held.id]
+    study.finish(held, "failed")
+    assert store.held_attempts() == []
+    assert store.last_event_seq() > seq

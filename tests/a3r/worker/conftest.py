@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from a3r.blueprints.model import Blueprint, ClientSpec, EvaluatorSpec, Limits, ServerSpec
+from a3r.blueprints.tasks import scored_task
 from a3r.core.hashing import tree_hash
 from a3r.core.wire import AttemptSpec, ClaimRequest
 from a3r.testing.fake_hub import FakeHub
@@ -21,7 +22,6 @@ from a3r.worker import supervisor
 from a3r.worker.folder import AttemptFolder
 from a3r.worker.job import WorkerSettings
 from a3r.worker.processes import Launcher, Process, read_json, supervisor_argv, sweep
-from a3r.worker.scoring import scored_task
 from a3r.worker.worker import Worker
 from swarm.protocol.config import TrainConfig
 

@@ -112,3 +112,14 @@ def test_a_token_file_holds_the_bare_token_or_the_hubs_table(token_file, tmp_pat
     bare.write_text("{}")
     with pytest.raises(OSError, match="no worker token"):
         read_token(bare)
+
+
+def test_a_hub_that_took_leave_is_not_dialled_because_its_port_may_be_a_strangers(
+    server, token_file, tmp_path
+):
+    ready = tmp_path / "ready.json"
+    ready.write_text(json.dumps({"url": url(server), "pid": 0}))
+    hub = HubClient(from_ready_file(ready, token_file))
+    with pytest.raises(HubUnreachable):
+        hub.claim(ClaimRequest(worker_id="w", free_slots=1))
+    hub.close()

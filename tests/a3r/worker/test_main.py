@@ -5,9 +5,12 @@ import pytest
 
 from a3r.core.errors import WorkspaceError
 from a3r.testing.waiting import retry_until as until
+from a3r.worker.folder import Memo
 from a3r.worker.identity import worker_lock
+from a3r.worker.job import Job, WorkerSettings
 from a3r.worker.main import Asked, run_worker
 from a3r.worker.processes import ProcessState, count_owned
+from a3r.worker.worker import Worker
 
 
 def start(lab, asked, **options):
@@ -74,3 +77,34 @@ def test_the_first_signal_leaves_attempts_running_and_two_end_them(lab):
     assert result == [True]
     assert attempt.finish.outcome == "cancelled"
     assert count_owned(lab.nonce) == 0
+
+
+def test_an_attempt_whose_end_cannot_be_written_yet_is_ended_when_it_can(lab):
+    worker = Worker(WorkerSettings(lab.home, "w-1", "host", 1, 1, tick_s=0.01), lab.hub, None, {})
+
+    class Runner:
+        """Every tick fails on a full disk; so do the first tries to note the end."""
+
+        spec = lab.spec(lab.blueprint())
+        memo = Memo(phase="running")
+        ticks, refusals = 0, 2
+
+        def tick(self):
+            self.ticks += 1
+            if self.memo.phase == "stopping":
+                return True
+            raise OSError(28, "No space left on device")
+
+        def give_up(self, over):
+            if self.refusals:
+                self.refusals -= 1
+                raise OSError(28, "No space left on device")
+            self.memo.phase = "stopping"
+
+        def close(self):
+            """Nothing is open."""
+
+    runner = Runner()
+    worker._run(Job(runner, None, 1))
+    assert runner.memo.phase == "stopping"
+    assert runner.ticks == 13

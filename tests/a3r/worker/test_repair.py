@@ -14,8 +14,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 class Clock:
+    at = 1000.0
+
     def time(self):
-        return 1000.0
+        return self.at
 
     monotonic = time
 
@@ -67,3 +69,13 @@ def test_a_taken_port_is_given_up_for_any_free_one(bench, repair):
     repair.ended(memo, broken(bench, words, "server.1", 2))
     assert memo.port is None
     assert memo.not_before["server"] == 1000.5
+
+
+def test_the_time_of_a_block_is_measured_from_its_first_look_to_its_end(bench, repair):
+    memo = Memo(started_at=repair.clock.time())
+    for number in (1, 2):
+        repair.ended(memo, broken(bench, "insufficient_quota", f"client.{number}"))
+        repair.clock.at += 20
+    assert memo.blocked
+    repair.unblock(memo)
+    assert (memo.blocked, memo.waited_s) == ("", 40)

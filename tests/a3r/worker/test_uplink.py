@@ -159,7 +159,7 @@ LIMITS = Limits(max_time_s=100, first_step_deadline_s=20, stall_deadline_s=10)
         ({"step": 3, "progress_at": 50}, 59, None),
         ({"step": 3, "progress_at": 50}, 61, FailureClass.STALL),
         ({"step": 3, "progress_at": 50, "blocked": "no credit"}, 90, None),
-        ({"step": 3, "progress_at": 99, "blocked": "no credit"}, 101, FailureClass.MAX_TIME),
+        ({"step": 3, "progress_at": 99}, 101, FailureClass.MAX_TIME),
         ({"step": 9, "progress_at": 50, "phase": "evaluating"}, 61, None),
         ({"step": 9, "progress_at": 50, "phase": "evaluating"}, 80, FailureClass.STALL),
         ({"step": 3, "progress_at": 50, "phase": "stopping"}, 80, None),
@@ -168,3 +168,33 @@ LIMITS = Limits(max_time_s=100, first_step_deadline_s=20, stall_deadline_s=10)
 def test_deadlines_count_from_the_last_progress(memo, now, found):
     late = overdue(Memo(started_at=0.0, **{"phase": "running", **memo}), LIMITS, now)
     assert (late and late[0]) == found
+
+
+def test_time_in_which_an_attempt_waits_for_a_person_is_not_its_own():
+    waiting = Memo(started_at=0.0, phase="running", step=3, blocked="no credit", blocked_at=50.0)
+    assert overdue(waiting, LIMITS, 10_000) is None
+    after = Memo(started_at=0.0, phase="running", step=3, waited_s=500.0, progress_at=599.0)
+    assert overdue(after, LIMITS, 599) is None
+    late = overdue(after, LIMITS, 601)
+    assert late is not None
+    assert late[0] is FailureClass.MAX_TIME
+
+
+def test_a_success_that_the_hub_finds_incomplete_is_reported_as_failed_with_its_reason(
+    folder, hub, attempt
+):
+    class Strict(FakeHub):
+        def finish(self, attempt_id, request):
+            if request.outcome == "succeeded":
+                raise Conflict("it cannot succeed: step 2 is missing", missing=["step 2"])
+            super().finish(attempt_id, request)
+
+    strict = Strict()
+    queued = strict.queue(attempt.spec)
+    write_json(folder.finish_file, report("succeeded").model_dump(mode="json"))
+    link = uplink(folder, strict)
+    link.send()
+    assert link.over
+    assert queued.finish is not None
+    assert queued.finish.outcome == "failed"
+    assert "step 2 is missing" in queued.finish.reason

@@ -1,4 +1,4 @@
-"""The tasks whose held-out items the evaluator can make and score; the definitions are ``swarm.tasks``' own."""
+"""The tasks that ship with a3r, defined once for leader and worker; the games themselves are ``swarm.tasks``' own."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from swarm.tasks import calculator
 
 @dataclass(frozen=True, slots=True)
 class ScoredTask:
-    """What the sealed evaluator needs of a task."""
+    """A task's held-out items and how they are scored."""
 
+    name: str
     module: ModuleType
     """Holds the scorer."""
     items: Callable[[int, int], list[Task]]
@@ -33,13 +34,18 @@ class ScoredTask:
         """sha256 of the scoring code's source file."""
         return bytes_hash(inspect.getsource(self.module).encode())
 
+    def item_set_hash(self, count: int, seed: int) -> str:
+        """Hash of the held-out list of that size and seed."""
+        return self.items_hash(self.items(count, seed))
+
 
 def _operands(task: Task) -> dict[str, Any]:
     return {"operands": task.payload["operands"]}
 
 
-TASKS: dict[str, ScoredTask] = {
+SCORED_TASKS: dict[str, ScoredTask] = {
     "calculator": ScoredTask(
+        name="calculator",
         module=calculator,
         items=calculator.held_out,
         items_hash=calculator.item_set_hash,
@@ -55,8 +61,8 @@ def scored_task(name: str) -> ScoredTask:
     Raises:
         BlueprintError: there is none.
     """
-    if name not in TASKS:
-        near = get_close_matches(name, TASKS, 1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(TASKS)}."
+    if name not in SCORED_TASKS:
+        near = get_close_matches(name, SCORED_TASKS, 1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(SCORED_TASKS)}."
         raise BlueprintError(f"This host has no task {name!r}.", hint=hint)
-    return TASKS[name]
+    return SCORED_TASKS[name]
