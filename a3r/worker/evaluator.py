@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict
 
 from a3r.blueprints.tasks import ScoredTask, scored_task
 from a3r.core.errors import A3RError, BlueprintError
+from a3r.core.hashing import tree_hash
 from a3r.core.wire import EvalItem, EvalRound
 from a3r.worker.failures import EVALUATOR_REFUSED
 from a3r.worker.supervisor import write_json
@@ -59,6 +60,8 @@ class EvaluatorSpec(BaseModel):
     item_set_hash: str
     source_hash: str
     client_dir: str
+    client_tree_hash: str
+    """Of the client's code as it was reviewed; the training client could have written into its own folder."""
     entry: str
     arguments: dict[str, Any]
     seed: int
@@ -88,7 +91,13 @@ class Round:
         self.work.mkdir(parents=True, exist_ok=True)
 
     def check_seal(self) -> None:
-        """Refuse items or scoring code that are not those of the blueprint."""
+        """Refuse items, scoring code or an agent that are not those of the blueprint."""
+        agent = tree_hash(Path(self.spec.client_dir))
+        if agent != self.spec.client_tree_hash:
+            raise BlueprintError(
+                "The client's code was changed after the review; its agent is not evaluated.",
+                hint="A client must not write into its own folder; compare it with the blueprint's.",
+            )
         pairs = (
             ("items", self.task.items_hash(self.items), self.spec.item_set_hash),
             ("scoring code", self.task.source_hash(), self.spec.source_hash),

@@ -79,6 +79,7 @@ class Starter:
             item_set_hash=evaluator.item_set_hash,
             source_hash=evaluator.source_hash,
             client_dir=str(self.folder.client),
+            client_tree_hash=client.tree_hash,
             entry=client.entry,
             arguments=client.arguments,
             seed=self.spec.seed,

@@ -1,10 +1,11 @@
 import json
+from pathlib import Path
 
 import pytest
 
 from a3r.blueprints.tasks import scored_task
 from a3r.core.errors import BlueprintError
-from a3r.core.hashing import bytes_hash
+from a3r.core.hashing import bytes_hash, tree_hash
 from a3r.worker.evaluator import EvaluatorSpec, Round, missing, read_played, refusal
 from swarm.protocol.messages import CallRecord, EpisodeTrace
 from swarm.protocol.states import EpisodeKind, EpisodeState
@@ -100,6 +101,10 @@ def test_a_damaged_list_says_nothing(tmp_path, text):
     assert read_played(path, 1).episodes == {}
 
 
+CODE = Path(__file__).parent / "log_tails"
+"""Any folder of files stands for the client's code here."""
+
+
 def spec(tmp_path, **changes):
     task = scored_task("calculator")
     base = EvaluatorSpec(
@@ -113,7 +118,8 @@ def spec(tmp_path, **changes):
         item_seed=0,
         item_set_hash=task.items_hash(ITEMS),
         source_hash=task.source_hash(),
-        client_dir=".",
+        client_dir=str(CODE),
+        client_tree_hash=tree_hash(CODE),
         entry="client.py",
         arguments={},
         seed=1,
@@ -140,6 +146,17 @@ def test_the_scoring_code_is_named_by_its_source():
 def test_items_or_scoring_code_of_another_blueprint_are_refused(tmp_path, changes):
     with pytest.raises(BlueprintError, match="are not those of the blueprint"):
         Round(spec(tmp_path, **changes), client=None)
+
+
+def test_an_agent_that_was_changed_after_the_review_is_refused(tmp_path):
+    code = tmp_path / "client"
+    code.mkdir()
+    (code / "client.py").write_text("# as reviewed")
+    told = spec(tmp_path, client_dir=str(code), client_tree_hash=tree_hash(code))
+    Round(told, client=None)
+    (code / "client.py").write_text("# tampered")
+    with pytest.raises(BlueprintError, match="changed after the review"):
+        Round(told, client=None)
 
 
 def test_an_unknown_task_is_told_with_the_nearest_name(tmp_path):
