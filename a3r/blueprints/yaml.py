@@ -51,7 +51,10 @@ def load_yaml(text: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise YamlProblem("expected 'key: value' lines", 1)
-    odd = _not_json(cast("Any", value), ())
+    try:
+        odd = _not_json(cast("Any", value), ())
+    except RecursionError as err:  # an alias to its own parent: endless
+        raise YamlProblem("a value contains itself, or is nested too deeply", 1) from err
     if odd is not None:
         path, why = odd
         raise YamlProblem(f"{dotted(path)}: {why}", line_of(text, path))

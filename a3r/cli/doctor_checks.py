@@ -145,15 +145,18 @@ def database() -> Check:
     from a3r.store.schema import VERSION
 
     uri = f"{found.database.as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, timeout=2)) as connection:
-        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        whole = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    restore = "Restore a3r.db from a copy; reports under reports/ stay valid without it."
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=2)) as connection:
+            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            whole = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        return Check("database", "fail", f"cannot be read: {error}", restore)
     if version > VERSION:
         hint = "Use the newer a3r that wrote it, or set A3R_HOME to another folder."
         return Check("database", "fail", f"schema {version}, this a3r knows up to {VERSION}", hint)
     if whole != "ok":
-        hint = "Restore a3r.db from a copy; reports under reports/ stay valid without it."
-        return Check("database", "fail", f"damaged: {whole}", hint)
+        return Check("database", "fail", f"damaged: {whole}", restore)
     return Check(
         "database", "ok", f"schema {version}, {found.database.stat().st_size / 2**20:.1f} MiB"
     )

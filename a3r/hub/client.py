@@ -151,4 +151,5 @@ def connect(ready: ReadyRecord, tokens: HubTokens) -> HubClient:
 
 def segment(text: str) -> str:
     """``text`` as one segment of a path: slashes and other special characters quoted."""
-    return quote(text, safe="")
+    # A command line may hold bytes that are no text; they name nothing, and the hub says so.
+    return quote(text, safe="", errors="replace")

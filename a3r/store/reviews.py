@@ -27,7 +27,8 @@ class ReviewBook(Book):
         """Record a verdict on exactly this content; the latest one stands. Repeating the standing verdict changes nothing.
 
         Raises:
-            Conflict: the hash is not the current one, or the verdict is ``pending``.
+            Conflict: the hash is not the current one, the verdict is ``pending``, or the campaign is over: its report says who
+                had decided what, and stays true.
         """
         with self._db.write() as session:
             record = fetch(session, BlueprintTable, blueprint_id, "blueprint")
@@ -45,6 +46,7 @@ class ReviewBook(Book):
             same = (verdict.value, by, note)
             if standing is not None and (standing.verdict, standing.by, standing.note) == same:
                 return _to_row(standing)
+            _require_open(session, record)
             made = ReviewTable(
                 blueprint_id=blueprint_id,
                 content_hash=content_hash,
@@ -103,6 +105,15 @@ def void_reviews(session: Session, blueprint_id: str, at: float) -> None:
         )
     ):
         review.voided_at = at
+
+
+def _require_open(session: Session, record: BlueprintTable) -> None:
+    campaign = fetch(session, CampaignTable, record.campaign_id, "campaign")
+    if CampaignState(campaign.state) in FINAL_STATES:
+        raise Conflict(
+            f"campaign {campaign.id!r} is {campaign.state}: its blueprints take no more verdicts",
+            hint="start the goal again to plan anew; the finished records stay as they are",
+        )
 
 
 def _standing(session: Session, record: BlueprintTable) -> ReviewTable | None:

@@ -187,5 +187,7 @@ def test_a_blueprint_holds_json_values_only(blueprint: Blueprint) -> None:
 
 def test_yaml_that_is_no_mapping_is_refused() -> None:
     assert load_yaml("") == {}
+    with pytest.raises(YamlProblem, match="contains itself"):
+        load_yaml("a: &a [*a]\n")
     with pytest.raises(YamlProblem, match="key: value"):
         load_yaml("- 1\n")
