@@ -83,6 +83,7 @@ def verify(
         path = Path(target)
         if path.exists():
             folder = path if path.is_dir() else path.parent
+            _require_report(path, folder)
             ws = _workspace_or_none()
             result = verified(ws, folder.absolute(), _campaign_of(ws, folder))
         else:
@@ -92,6 +93,14 @@ def verify(
             emit(result, render_checks(result), as_json=False)
         require_verified(result, folder)
         emit({"report": str(folder), **result}, [], as_json=as_json)
+
+
+def _require_report(target: Path, folder: Path) -> None:
+    if not any((folder / name).exists() for name in (REPORT_FILE, "manifest.json", "records")):
+        raise NotFound(
+            f"{str(target)!r} is not a report: it has neither report.md nor records.",
+            hint="Give a report's folder, its report.md, or a campaign.",
+        )
 
 
 def _workspace_or_none() -> Workspace | None:

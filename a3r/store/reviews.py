@@ -5,8 +5,9 @@ from __future__ import annotations
 from sqlmodel import Session, col, select
 
 from a3r.core.errors import Conflict
-from a3r.core.types import ReviewMode, ReviewStatus
+from a3r.core.types import CampaignState, ReviewMode, ReviewStatus
 from a3r.store.book import Book, fetch, note
+from a3r.store.campaigns import FINAL
 from a3r.store.rows import ReviewRow
 from a3r.store.tables import BlueprintTable, CampaignTable, ReviewTable
 
@@ -109,7 +110,7 @@ def void_reviews(session: Session, blueprint_id: str, at: float) -> None:
 
 def _require_open(session: Session, record: BlueprintTable) -> None:
     campaign = fetch(session, CampaignTable, record.campaign_id, "campaign")
-    if CampaignState(campaign.state) in FINAL_STATES:
+    if CampaignState(campaign.state) in FINAL:
         raise Conflict(
             f"campaign {campaign.id!r} is {campaign.state}: its blueprints take no more verdicts",
             hint="start the goal again to plan anew; the finished records stay as they are",

@@ -92,9 +92,10 @@ def start_failure(workspace: Workspace, code: int) -> A3RError:
         cls = ERRORS.get(str(told["code"]), A3RError)
         return cls(str(told["message"]), hint=str(told["hint"]))
     except (OSError, ValueError, KeyError, TypeError):
+        workspace.require_usable()  # on a full disk the daemon could not even leave its reason
         return HubUnreachable(
-            f"The daemon ended at its start (exit code {code}).\n{log_tail(workspace)}",
-            hint="The whole log is in .a3r/daemon/daemon.log; 'a3r doctor' checks the machine.",
+            f"The daemon ended at its start (exit code {code}).\n{log_tail(workspace)}".rstrip(),
+            hint=f"The whole log is in {str(path.with_name(LOG_FILE))!r}; 'a3r doctor' checks the machine.",
         )
 
 

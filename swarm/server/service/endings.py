@@ -17,6 +17,9 @@ from swarm.server.service.episodes import Episode
 
 log = logging.getLogger(__name__)
 
+REWARD_LIMIT = 1e9
+"""Largest magnitude of a reward: its square and sums of a batch stay far inside what the update can carry."""
+
 
 class Endings:
     """Ends episodes. ``changed`` is called after each ending that the pool or a waiting grant may care about."""
@@ -30,7 +33,8 @@ class Endings:
 
         Raises:
             NotFoundError: No such episode.
-            RewardError: A reward or metric that is not finite, or a train episode without a reward; it stays open.
+            RewardError: A reward or metric that is not finite, a reward beyond ``REWARD_LIMIT``, or a train episode without one; it
+                stays open.
         """
         episode = self._core.book.get(episode_id)
         if episode is None:
@@ -209,3 +213,8 @@ def _check_finite(episode: Episode, request: FinishRequest) -> None:
                 f"{name!r} of episode {episode.episode_id!r} is {value!r}, not a finite number.",
                 hint="Send a finite number, or abort the episode.",
             )
+    if request.reward is not None and abs(request.reward) > REWARD_LIMIT:
+        raise RewardError(
+            f"'reward' of episode {episode.episode_id!r} is {request.reward!r}, beyond {REWARD_LIMIT:.0e}.",
+            hint="Scale rewards down; only their differences within a group count.",
+        )

@@ -84,6 +84,7 @@ def test_wrong_usage_exits_2_with_a_hint(a3r: Any, project: Path) -> None:
         (("campaign", "list", "--json"), 2, "workspace_unusable"),
         (("campaign", "show", "--json", "--no-such"), 2, "usage"),
         (("campaign", "verify", "nowhere", "--json"), 2, "not_found"),
+        (("campaign", "verify", ".", "--json"), 2, "not_found"),
         (("blueprint", "approve", "--json"), 2, "usage"),
         (("config", "show", "--json"), 2, "workspace_unusable"),
     ],

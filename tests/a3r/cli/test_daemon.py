@@ -156,6 +156,12 @@ def test_a_database_from_a_newer_version_is_told_through_the_command(
     assert (found.level, "999" in found.detail) == ("fail", True)
 
 
+def test_doctor_says_what_to_do_about_a_database_that_is_none(workspace: Workspace) -> None:
+    workspace.database.write_bytes(b"no database at all" * 99)
+    found = guarded(database)
+    assert (found.level, "Restore a3r.db" in found.hint) == ("fail", True)
+
+
 def test_a_daemon_that_cannot_start_says_why(
     a3r: Any, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

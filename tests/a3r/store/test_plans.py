@@ -121,6 +121,15 @@ def test_the_latest_verdict_stands_and_a_repeat_is_one_verdict(study: Any, store
         store.review(row.id, row.content_hash, ReviewStatus.PENDING, "bob", "", 8.0)
 
 
+def test_a_campaign_that_is_over_takes_no_more_verdicts(study: Any, store: Store) -> None:
+    row = study.add(study.blueprint())
+    store.set_campaign_state(study.campaign_id, CampaignState.STOPPED)
+    told = store.reviews(study.campaign_id)
+    with pytest.raises(Conflict, match="take no more verdicts"):
+        store.review(row.id, row.content_hash, ReviewStatus.REJECTED, "bob", "", 8.0)
+    assert store.reviews(study.campaign_id) == told
+
+
 def test_an_attempt_queued_before_an_edit_is_not_handed_out(study: Any, store: Store) -> None:
     row = study.add(study.blueprint())
     run = store.ensure_runs(row.id)[0]

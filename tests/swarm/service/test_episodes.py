@@ -15,8 +15,8 @@ from swarm.testing import ManualClock, ToyFleet, retry_until, settle
 from swarm.testing.server_fixture import ask, play, play_step, take, toy_service
 
 
-@pytest.mark.parametrize("reward", [float("nan"), float("inf"), None])
-async def test_a_reward_that_is_not_a_finite_number_is_refused_and_the_episode_stays_open(
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), -1e308, None])
+async def test_a_reward_that_no_update_can_use_is_refused_and_the_episode_stays_open(
     tmp_path, make_config, reward
 ):
     async with toy_service(tmp_path, make_config()) as service:
