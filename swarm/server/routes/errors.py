@@ -66,9 +66,11 @@ def shutting_down() -> SwarmError:
     )
 
 
-async def on_swarm_error(_request: Request, error: Exception) -> Response:
-    """Starlette handler for the whole ``SwarmError`` tree."""
+async def on_swarm_error(request: Request, error: Exception) -> Response:
+    """Starlette handler for the whole ``SwarmError`` tree; what is the server's own trouble is logged too."""
     assert isinstance(error, SwarmError)
+    if error.status == 500:
+        logger.warning("%s %s: %s", request.method, shown_path(request.url.path), error.message)
     return error_response(error)
 
 

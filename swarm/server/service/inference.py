@@ -34,6 +34,8 @@ __all__ = ["ChatCall", "ChatDelta", "ChatReply", "Inference"]
 
 HELD_LIMIT = 4096
 """Calls that may wait for the engine at once; the next one is answered 429."""
+LONG_TEXT = 1 << 16
+"""Characters of a conversation above which its size is estimated before it is encoded."""
 ATTEMPTS = 4
 """How often one call is sent to an engine that keeps dying: once, and three retries."""
 
@@ -132,11 +134,26 @@ class Inference:
                 f"Episode {episode.episode_id!r} has made its {episode.begun_calls} calls.",
                 hint="Raise episode.max_calls in the config, or end the episode.",
             )
+        self._check_size(call)
         prepared = episode.tree.prepare(call.messages, self._tools(call), call.template_kwargs)
         request = self._request(episode, call, prepared, stream=stream)
         episode.begun_calls += 1
         episode.pending.add(request.request_id)
         return _Job(episode, call, prepared, request)
+
+    def _check_size(self, call: ChatCall) -> None:
+        """Refuse text that can not fit before it is encoded: encoding megabytes would hold up everybody else's calls."""
+        texts = [m["content"] for m in call.messages if isinstance(m.get("content"), str)]
+        if sum(map(len, texts)) <= LONG_TEXT or self._core.info is None:
+            return
+        limit = self._core.info.max_model_len
+        fewest = sum(self._core.tokenizer.fewest_tokens(text) for text in texts)
+        if fewest > limit:
+            raise ContextLengthExceeded(
+                f"The messages have at least {fewest} tokens; the model takes {limit}, answer included.",
+                hint="Shorten the conversation.",
+                max_model_len=limit,
+            )
 
     def _over(self, job: _Job) -> None:
         job.episode.pending.discard(job.request.request_id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class ChatTokenizer:
         spec = json.loads(tokenizer.to_str())
         self._split = _boundary_pattern(spec)
         self._bytes_of = _byte_reader(spec)
+        self._rewrites = spec.get("normalizer") is not None
         self._pieces: dict[str, list[int]] = {}
         self._token_bytes: dict[int, bytes] = {}
 
@@ -128,6 +130,18 @@ class ChatTokenizer:
             known = self._bytes_of(text) if added is None else added.encode()
             self._token_bytes[token_id] = known
         return known
+
+    def fewest_tokens(self, text: str) -> int:
+        """A lower bound of the tokens of ``text`` without encoding it: its bytes over those of the longest token.
+
+        0 when the tokenizer rewrites text before it splits it (a normalizer), since no bound holds then.
+        """
+        return 0 if self._rewrites else len(text.encode()) // self._longest_token
+
+    @cached_property
+    def _longest_token(self) -> int:
+        ids = self._tokenizer.get_vocab(with_added_tokens=True).values()
+        return max(len(self.token_bytes(i)) for i in ids)
 
     def stream(self) -> TextStream:
         """Return a fresh incremental decoder for one answer."""

@@ -153,6 +153,14 @@ async def test_a_prompt_longer_than_the_context_is_refused(tmp_path, make_config
             await service.chat(episode, call("1" * 30))
 
 
+async def test_megabytes_of_text_are_refused_before_they_are_encoded(tmp_path, make_config):
+    async with toy_service(tmp_path, make_config()) as service:
+        episode = await opened(service)
+        with pytest.raises(ContextLengthExceeded, match="at least"):
+            await service.chat(episode, call("12+3 " * 400_000))
+        assert (await service.chat(episode, call("1"))).token_ids
+
+
 async def test_concurrent_calls_with_the_same_prompt_differ_and_do_not_depend_on_timing(
     tmp_path, make_config
 ):

@@ -126,3 +126,11 @@ def test_a_template_that_raises_or_leaves_its_sandbox_is_a_bad_request(source: s
 def test_a_template_that_does_not_compile_is_a_bad_config() -> None:
     with pytest.raises(ConfigError):
         _template("{% for x in %}")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "12+3 " * 50, "Grüße 你好 🎲" * 9, "<|im_end|><tool_call>" * 4]
+)
+def test_no_text_has_fewer_tokens_than_its_bound(tokenizer, text):
+    assert tokenizer.fewest_tokens(text) <= len(tokenizer.encode(text))
+    assert tokenizer.fewest_tokens("1" * 1000) > 0
