@@ -18,7 +18,7 @@ from swarm.testing.server_process import server_process
 CONFIG = {
     "run_name": "cpu-share",
     "sampling": {"max_response_tokens": 16},
-    "optimizer": {"lr": 2e-3},
+    "optimizer": {"lr": 1e-3},
     "batch": {"tasks": 16, "repeat": 4},
     "stop_at_step": int(sys.argv[1]) if len(sys.argv) > 1 else 40,
 }
