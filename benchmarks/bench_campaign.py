@@ -14,13 +14,18 @@ from pathlib import Path
 
 from common import write_result
 
+from a3r.core.errors import WorkspaceError
 from a3r.core.workspace import find_workspace
 from a3r.store.store import Store
 
 
 def main() -> None:
     """Add up the accepted and other attempts of one campaign."""
-    folder = find_workspace(Path.cwd(), os.environ).database
+    try:
+        folder = find_workspace(Path.cwd(), os.environ).database
+    except WorkspaceError:
+        print("bench_campaign: no workspace here; run `make demo` first")
+        return
     with Store.open(folder) as store:
         done = [c for c in store.campaigns() if c.state == "done"]
         wanted = store.campaign(sys.argv[1]) if len(sys.argv) > 1 else (done[-1] if done else None)
