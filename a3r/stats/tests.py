@@ -13,13 +13,14 @@ from a3r.stats.intervals import finite, mean, mean_interval, sample_sd
 def t_test_greater(values: Sequence[float | None], mu0: float) -> float | None:
     """One-sided p of "the mean is greater than ``mu0``"; None when n < 2.
 
-    Without any spread the limit is returned: 0 above ``mu0``, 1 below, 0.5 at it.
+    Without any spread the answer is 1: the test has nothing to measure the distance with, and a few equal values come from a
+    coarse metric more often than from certainty.
     """
     centre, sd, n = mean(values), sample_sd(values), len(values)
     if sd is None:
         return None
     if sd == 0.0:
-        return 0.5 if centre == mu0 else float(centre < mu0)
+        return 1.0
     return t_tail((centre - mu0) / (sd / math.sqrt(n)), n - 1)
 
 

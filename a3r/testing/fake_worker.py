@@ -67,7 +67,7 @@ class FakeWorker:
             self._end(attempt, "failed", self.failure, "synthetic failure", {})
             return
         rng = random.Random(f"synthetic/{blueprint.cell_hash}/{run.seed}")  # noqa: S311 - no secret
-        self._measure(attempt, blueprint, gain + rng.gauss(0, self.spread))
+        self._measure(attempt, blueprint, gain + rng.gauss(0, self.spread), run.seed)
         self._end(attempt, "succeeded", None, "", {"seed": run.seed})
 
     def obey(self, attempt: AttemptRow) -> None:
@@ -93,7 +93,7 @@ class FakeWorker:
             self.clock.time(),
         )
 
-    def _measure(self, attempt: AttemptRow, row: BlueprintRow, gain: float) -> None:
+    def _measure(self, attempt: AttemptRow, row: BlueprintRow, gain: float, seed: int) -> None:
         blueprint = row.blueprint
         last = blueprint.servers[0].train.stop_at_step
         self.store.add_steps(
@@ -101,7 +101,8 @@ class FakeWorker:
         )
         items = blueprint.evaluator.items
         start = round(START_SHARE * items)
-        end = min(items, max(0, start + round(gain * items)))
+        # Neighbouring seeds differ by an item at least: equal gains would leave a test without spread.
+        end = min(items, max(0, start + round(gain * items) + seed % 3 - 1))
         for name, step, good in (("initial", 0, start), ("final", last, end)):
             found = EvalRound(
                 fencing_token=attempt.fencing_token,

@@ -27,9 +27,9 @@ def test_one_sided_t_agrees_with_scipy_in_both_directions():
     assert t_test_less(values, 0.05) == pytest.approx(1 - float(theirs), rel=1e-9)
 
 
-def test_one_value_has_no_p_and_no_spread_gives_the_limit():
+def test_one_value_has_no_p_and_no_spread_is_no_certainty():
     assert t_test_greater([0.3], 0.0) is None
-    assert [t_test_greater([0.3, 0.3], mu) for mu in (0.2, 0.3, 0.4)] == [0.0, 0.5, 1.0]
+    assert [t_test_greater([0.3, 0.3], mu) for mu in (0.2, 0.3, 0.4)] == [1.0, 1.0, 1.0]
 
 
 def test_holm_equals_the_hand_computed_adjustment():
