@@ -116,25 +116,9 @@ class Episode:
 
     def trace(self, *, calls: bool) -> EpisodeTrace:
         """Return the record, with or without its calls."""
-        return EpisodeTrace(
-            episode_id=self.episode_id,
-            kind=self.kind,
-            state=self.state,
-            client_id=self.client_id,
-            task_set=self.task_set,
-            task_id=self.task_id,
-            group_id=self.group_id,
-            repeat_index=self.repeat_index,
-            step=self.step,
-            policy_version=self.policy_version,
-            reward=self.reward,
-            metrics=self.metrics,
-            reason=self.reason,
-            granted_at=self.granted_at,
-            ended_at=self.ended_at,
-            calls=list(self.calls) if calls else [],
-            call_count=len(self.calls),
-        )
+        record = self.record()
+        record.calls = list(self.calls) if calls else []
+        return record.trace()
 
 
 class EpisodeBook:

@@ -1,16 +1,13 @@
 import os
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 from libtmux import Server
 
-from a3r.adapters.no_terminal import NoTerminal
 from a3r.adapters.tmux import HISTORY_LINES, TmuxTerminal
 from a3r.testing.waiting import retry_until as until
 from a3r.worker import supervisor
-from a3r.worker.folder import session_name
 from a3r.worker.processes import Launcher, ProcessState, read_json, sweep
 
 SLOW_TALK = "import time\nfor i in range(400): print('line', i, flush=True); time.sleep(0.05)"
@@ -110,12 +107,7 @@ def test_a_tmux_that_fails_is_told_once_and_never_raises(nonce, tmp_path, caplog
     assert "processes run without them" in warnings[0].message
 
 
-def test_attaching_without_tmux_means_following_the_logs(tmp_path):
-    runs = tmp_path / "runs"
-    (runs / "a-00qzy3kabcdef" / "logs").mkdir(parents=True)
-    argv = NoTerminal(runs).attach_argv(session_name("a-00qzy3kabcdef"))
-    assert argv[:2] == ["tail", "-F"]
-    assert Path(argv[2]) == runs / "a-00qzy3kabcdef" / "logs" / "server.log"
+def test_attaching_means_tmux_on_the_private_socket():
     assert TmuxTerminal().attach_argv("a3r-x") == [
         "tmux",
         "-L",

@@ -186,6 +186,11 @@ def approve(rig: Rig, blueprint) -> None:
     decide(rig, blueprint, ReviewStatus.APPROVED)
 
 
+def approve_all(rig: Rig, campaign: str) -> None:
+    for blueprint in rig.store.blueprints(campaign):
+        approve(rig, blueprint)
+
+
 def test_a_rejected_blueprint_is_reported_as_not_run(tmp_path, small):
     rig = Rig(tmp_path, small, review=ReviewMode.STAGE)
     campaign = rig.start()
@@ -221,8 +226,7 @@ def test_an_edit_during_a_stage_asks_again_before_that_blueprint_runs(tmp_path, 
     rig = Rig(tmp_path, small, review=ReviewMode.STAGE)
     campaign = rig.start()
     rig.tick()
-    for blueprint in rig.store.blueprints(campaign):
-        approve(rig, blueprint)
+    approve_all(rig, campaign)
     rig.tick()
     smallest = rig.store.blueprint(f"{campaign}/s1-b1")
     edited = smallest.blueprint.model_copy(update={"notes": "changed"})
@@ -239,8 +243,7 @@ def test_a_blueprint_that_is_rejected_while_it_waits_never_runs(tmp_path, small)
     rig = Rig(tmp_path, small, review=ReviewMode.STAGE)
     campaign = rig.start()
     rig.tick()
-    for blueprint in rig.store.blueprints(campaign):
-        approve(rig, blueprint)
+    approve_all(rig, campaign)
     rig.tick()
     smallest = rig.store.blueprint(f"{campaign}/s1-b1")
     decide(rig, smallest, ReviewStatus.REJECTED)

@@ -213,7 +213,7 @@ def test_a_long_log_keeps_its_begin_and_its_end(tmp_path):
 def test_heartbeats_are_written_while_the_child_runs(bench):
     process = bench.start(FOREVER)
     first = until(lambda: _beat(process))
-    until(lambda: _beat(process)["at"] > first["at"], 5)
+    assert until(lambda: _beat(process)["at"] > first["at"], 5)
     process.terminate()
     bench.ended(process)
 

@@ -273,7 +273,8 @@ async def test_a_held_grant_is_given_up_when_its_asker_leaves(live):
             timeout=40,
         )
     )
-    await asyncio.sleep(0.1)
+    await retry_until(lambda: "1 requests held" in live.service.status().waiting_for)
     held.cancel()
     await asyncio.gather(held, return_exceptions=True)
-    await retry_until(lambda: live.service.status().open_episodes == 4)
+    await retry_until(lambda: "0 requests held" in live.service.status().waiting_for)
+    assert live.service.status().open_episodes == 4
