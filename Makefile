@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint types bench docs constraints clean
+.PHONY: help setup demo test test-all chaos chaos-swarm soak lint types bench conformance docs constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -26,6 +26,14 @@ test: setup ## all tests that need neither a GPU nor a paid model
 test-all: setup ## the tests that need a GPU or a paid model too
 	@bash scripts/test.sh $(ARGS)
 
+chaos: chaos-swarm ## every suite that breaks things on purpose
+
+chaos-swarm: setup ## break a swarm over 200 times; nothing may be lost or doubled
+	@bash scripts/chaos.sh swarm.testing.chaos $(ARGS)
+
+soak: setup ## very many short episodes; memory and file handles must stay flat
+	@bash scripts/chaos.sh swarm.testing.soak $(ARGS)
+
 lint: setup ## style, format and the arrows between packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -36,6 +44,9 @@ types: setup ## pyright, strict where pyproject.toml says so
 
 bench: setup ## the benchmarks that need no GPU; results go to benchmarks/results/
 	@bash scripts/bench.sh $(ARGS)
+
+conformance: setup ## SDKs, agent frameworks, coding CLIs and a fuzzer against the endpoint (needs PyPI and npm)
+	@bash scripts/conformance.sh $(ARGS)
 
 docs: setup ## build the documentation site into build/site/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt

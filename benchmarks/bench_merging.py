@@ -9,7 +9,7 @@ from common import best_of, write_result
 from torch import nn
 
 from swarm.protocol.config import TrainConfig
-from swarm.protocol.messages import CallRecord
+from swarm.protocol.records import CallRecord
 from swarm.server.engine.weights import load_model
 from swarm.server.model_files import resolve_model
 from swarm.server.ports import Span, TrainRow

@@ -12,7 +12,7 @@ from typing import Any
 from a3r.core.errors import BlueprintError
 from a3r.core.hashing import bytes_hash
 from swarm.client.tasks import Task
-from swarm.protocol.messages import EpisodeTrace
+from swarm.protocol.records import EpisodeTrace
 from swarm.tasks import calculator
 
 

@@ -14,6 +14,7 @@ from a3r.hub.blueprint_routes import add_blueprints
 from a3r.hub.campaign_routes import add_campaigns
 from a3r.hub.errors import BodyLimit, install
 from a3r.hub.run_routes import add_runs
+from a3r.hub.server_routes import server_router
 from a3r.hub.settings import HubSettings
 from a3r.hub.state import Hooks, Hub
 from a3r.hub.tokens import HubTokens, Role
@@ -48,6 +49,7 @@ def create_app(
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     _add_health(app, hub)
     app.include_router(worker_router(hub))
+    app.include_router(server_router(hub))
     app.include_router(_api_router(hub))
     return app
 

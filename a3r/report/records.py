@@ -162,7 +162,7 @@ class EvalRecord(Record):
 
 
 class StepRecord(Record):
-    """What the report needs of one step's metrics (``swarm.protocol.messages.StepMetrics``), unrounded."""
+    """What the report needs of one step's metrics (``swarm.protocol.records.StepMetrics``), unrounded."""
 
     run_id: str
     step: int

@@ -12,7 +12,7 @@ from a3r.core.types import AttemptState, FailureClass
 from a3r.core.wire import EvalItem, EvalRound
 from a3r.store.rows import AttemptRow, BlueprintRow
 from a3r.store.store import Store
-from swarm.protocol.messages import StepMetrics
+from swarm.protocol.records import StepMetrics
 
 Truth = Callable[[dict[str, Any], int], float | None]
 """(factors, seed) -> true gain; None = the attempt fails."""

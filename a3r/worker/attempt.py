@@ -20,7 +20,7 @@ from a3r.worker.events import EventLog
 from a3r.worker.failures import classify
 from a3r.worker.folder import AttemptFolder
 from a3r.worker.keeper import ALIVE, Keeper
-from a3r.worker.prepare import prepare
+from a3r.worker.prepare import gated_step, prepare
 from a3r.worker.processes import ExitRecord, Launcher, read_json, sweep
 from a3r.worker.repair import AttemptOver, Repair
 from a3r.worker.roles import Starter
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 WORKING = (
     *(EngineState.ROLLING, EngineState.ROLLING_POST),
-    *(EngineState.WEIGHT_SYNCING, EngineState.TRAINED),
+    *(EngineState.WEIGHT_SYNCING, EngineState.WEIGHT_EXPORTING, EngineState.TRAINED),
 )
 STOP_LOOK_S = 1.0
 CLIENT_LEAVES_S = 15.0
@@ -229,8 +229,3 @@ class AttemptRunner:
         write_json(self.folder.finish_file, report.model_dump(mode="json"))
         self._launcher.close_session(self.folder.session)
         self.memo.phase = "finished"
-
-
-def gated_step(name: str) -> int:
-    """The server step of a round before the end: ``initial`` is 0, ``step-7`` is 7."""
-    return int(name.removeprefix("step-")) if name.startswith("step-") else 0

@@ -30,7 +30,8 @@ from a3r.worker.supervisor import write_json
 from swarm.client import SwarmClient
 from swarm.client.tasks import Task
 from swarm.protocol.errors import NotFoundError, SwarmError
-from swarm.protocol.messages import EpisodeTrace, Status
+from swarm.protocol.messages import Status
+from swarm.protocol.records import EpisodeTrace
 from swarm.protocol.states import EngineState, EpisodeKind, EpisodeState, FinishReason
 
 logger = logging.getLogger(__name__)

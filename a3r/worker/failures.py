@@ -80,6 +80,7 @@ _BY_EXCEPTION: dict[str, FailureClass] = {
     "OutOfMemoryError": FailureClass.OUT_OF_MEMORY,
     "RewardError": FailureClass.NAN,
     "AuthError": FailureClass.AUTH,
+    "Forbidden": FailureClass.AUTH,
     "AuthenticationError": FailureClass.AUTH,
     "PermissionDeniedError": FailureClass.AUTH,
 }

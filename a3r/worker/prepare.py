@@ -69,11 +69,17 @@ def unpack_client(
 
 
 def train_config(blueprint: Blueprint, seed: int, label: str) -> TrainConfig:
-    """The blueprint's training config with the run's seed; training waits for the evaluation of version 0."""
+    """The blueprint's training config with the run's seed; training waits for each of the blueprint's evaluation rounds."""
     given = blueprint.servers[0].train
-    steps = tuple(sorted({0, *given.eval_gate.at_steps}))
+    rounds = (gated_step(name) for name in blueprint.evaluator.rounds if name != "final")
+    steps = tuple(sorted({0, *given.eval_gate.at_steps, *rounds}))
     gate = EvalGate(at_steps=steps, deadline_s=max(GATE_DEADLINE_S, given.eval_gate.deadline_s))
     return given.model_copy(update={"seed": seed, "run_name": label, "eval_gate": gate})
+
+
+def gated_step(name: str) -> int:
+    """The server step of a round before the end: ``initial`` is 0, ``step-7`` is 7."""
+    return int(name.removeprefix("step-")) if name.startswith("step-") else 0
 
 
 def write_tokens(folder: AttemptFolder) -> None:

@@ -12,7 +12,8 @@ from a3r.worker.processes import read_json
 from swarm.client import SwarmClient
 from swarm.protocol.config import TrainConfig
 from swarm.protocol.errors import ServerUnreachable, SwarmError
-from swarm.protocol.messages import Status, StepMetrics
+from swarm.protocol.messages import Status
+from swarm.protocol.records import StepMetrics
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ A command module offers ``register(app: typer.Typer) -> None`` and adds its comm
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,7 +16,13 @@ import typer
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("swarm.cli.serve", "Run a swarm server in the foreground."),
     "status": ("swarm.cli.status", "Show what a server is doing and who waits for whom."),
-    "config": ("swarm.cli.config", "Show, check or set a server's training configuration."),
+    "watch": ("swarm.cli.watch", "Look at a server while a run goes on."),
+    "page": ("swarm.cli.page", "The web page of an episode, token by token."),
+    "log": ("swarm.cli.log", "Follow a server's metrics into a logger's files or service."),
+    "list": ("swarm.cli.servers", "List the servers of this machine, or those of a hub."),
+    "config": ("swarm.cli.config", "Show, check or change a server's training configuration."),
+    "controller": ("swarm.cli.controller", "Who steers a server: take or give back its lease."),
+    "clients": ("swarm.cli.clients", "Show who is connected and what each client has done."),
     "exec": ("swarm.cli.exec", "Run any program as one episode, through environment variables."),
     "debug": (
         "swarm.cli.debug",
@@ -29,11 +36,43 @@ HELP = (
     "and the tools around it. Exit codes: 0 done, 1 the server or the episode said no, 2 wrong usage or setup."
 )
 
+USAGE_ERROR = typer.BadParameter.__mro__[1]
+"""What a wrong command line raises; typer gives it no name of its own."""
+
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line given by ``argv`` (default: the process's own); leaves by ``SystemExit``."""
+    """Run the command line given by ``argv`` (default: the process's own); leaves by ``SystemExit``.
+
+    With ``--json`` a wrong command line is told as one document on stdout, like every other failure.
+    """
     args = list(sys.argv[1:] if argv is None else argv)
-    build_app(args)(args=args, prog_name="swarm")
+    app = build_app(args)
+    if "--json" not in _own(args):
+        app(args=args, prog_name="swarm")
+    try:
+        code = app(args=args, prog_name="swarm", standalone_mode=False)
+    except USAGE_ERROR as error:
+        _tell_usage(error)
+        code = 2
+    except typer.Abort:
+        code = 1
+    sys.exit(code)
+
+
+def _own(args: list[str]) -> list[str]:
+    """Return the arguments that are ours: those behind ``--`` belong to the program that ``exec`` starts."""
+    return args[: args.index("--")] if "--" in args else args
+
+
+def _tell_usage(error: Exception) -> None:
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "swarm"
+    body = {
+        "code": "client_usage",
+        "message": " ".join(error.format_message().split()),  # type: ignore[attr-defined]
+        "hint": f"`{where} --help` shows how it is called.",
+    }
+    print(json.dumps({"error": body}))
 
 
 def build_app(args: Sequence[str]) -> typer.Typer:

@@ -1,21 +1,24 @@
-"""``swarm config``: show, check or set a server's training configuration."""
+"""``swarm config``: show, check or change a server's training configuration."""
 
 from __future__ import annotations
 
 import json
 import sys
-import tomllib
-from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from swarm.cli.edge import JsonOption, ServerOption, TokenFileOption, connected, reported
+from swarm.cli.settings import flat_lines, read_settings, validated
+from swarm.plain import plain
 from swarm.protocol.config import TrainConfig
-from swarm.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from swarm.client.client import SwarmClient
+    from swarm.protocol.messages import ConfigChange
 
 config_app = typer.Typer(
-    no_args_is_help=True, help="Show, check or set a server's training configuration."
+    no_args_is_help=True, help="Show, check or change a server's training configuration."
 )
 
 SettingsArgument = Annotated[
@@ -45,6 +48,27 @@ def show(
         print(config.model_dump_json() if as_json else "\n".join(flat_lines(config)))
 
 
+@config_app.command("log")
+def log(
+    server: ServerOption = None, token_file: TokenFileOption = None, as_json: JsonOption = False
+) -> None:
+    """Show what was changed since the run began: from which step on, when, by whom.
+
+    Exit codes: 0 shown (also when nothing was changed), 1 refused, 2 wrong usage, 3 no answer.
+    """
+    from datetime import UTC, datetime
+
+    with reported(as_json=as_json), connected(server, token_file) as client:
+        records = client.config_changes()
+        if as_json:
+            print(json.dumps([record.model_dump(mode="json") for record in records]))
+            return
+        for record in records:
+            at = datetime.fromtimestamp(record.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+            print(f"from step {record.step}, at {at} UTC, by {plain(record.who)}:")
+            show_changes(record.changes, as_json=False, indent="  ")
+
+
 @config_app.command("check")
 def check(settings: SettingsArgument, as_json: JsonOption = False) -> None:
     """Check settings without a server and show the whole configuration that they make.
@@ -63,132 +87,80 @@ def set_command(
     token_file: TokenFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set the configuration of an OFFLINE server and show what changed.
+    """Set the configuration and show what changed. A running server takes only what needs no restart (see ``diff``).
 
     A file replaces the whole configuration (what it leaves out becomes the default); key=value pairs alone change the
     server's present one. Exit codes: 0 set (also when nothing changed), 1 refused, 2 wrong usage, 3 no answer.
     """
     with reported(as_json=as_json), connected(server, token_file) as client:
-        from swarm.protocol.errors import StateError
-
-        base: dict[str, Any] = {}
-        if all("=" in item for item in settings):
-            try:
-                base = client.config().model_dump(mode="json")
-            except StateError:  # none was set yet: start from the defaults
-                base = {}
-        changes = client.configure(validated(read_settings(settings, base)))
-        if as_json:
-            print(json.dumps([c.model_dump(mode="json") for c in changes]))
-            return
-        for change in changes:
-            print(f"{change.key}: {change.old!r} -> {change.new!r}")
-        if not changes:
-            print("Nothing changed.", file=sys.stderr)
+        show_changes(client.configure(proposal(client, settings)), as_json=as_json)
 
 
-def read_settings(settings: list[str], base: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Files and ``key=value`` pairs in order, on top of ``base``; a file starts from nothing.
+@config_app.command("diff")
+def diff(
+    settings: SettingsArgument,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what settings would change and what each change takes: nothing but the next step, a restart, or a new run.
 
-    Raises:
-        ConfigError: a file cannot be read, or a key crosses a value that is no section.
+    Exit codes: 0 shown, 1 refused, 2 wrong usage, 3 no answer.
     """
-    data: dict[str, Any] = json.loads(json.dumps(base or {}))
-    for item in settings:
-        key, is_pair, value = item.partition("=")
-        if is_pair:
-            _put(data, key.strip().split("."), _value(value))
-        else:
-            data = _read_file(Path(item))
-    return data
+    with reported(as_json=as_json), connected(server, token_file) as client:
+        changes = client.configure(proposal(client, settings), dry_run=True)
+        show_changes(changes, as_json=as_json, effects=True)
 
 
-def validated(data: dict[str, Any]) -> TrainConfig:
-    """Read ``data`` as a training configuration.
+@config_app.command("apply")
+def apply(
+    settings: SettingsArgument,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Restart the engine if a change takes that.")
+    ] = False,
+    new_run: Annotated[
+        bool, typer.Option("--new-run", help="Begin a new run at step 0 if a change takes that.")
+    ] = False,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """As ``set``, and do what the changes take, as far as it is allowed: stop the engine, change, start it again.
 
-    Raises:
-        ConfigError: names the first wrong key, and how many more there are.
+    Exit codes: 0 applied (also when nothing changed), 1 refused or not allowed, 2 wrong usage, 3 no answer.
     """
-    from pydantic import ValidationError
+    from swarm.cli.applying import apply_settings
 
-    try:
-        return TrainConfig.model_validate(data)
-    except ValidationError as error:
-        first, *more = error.errors(include_url=False)
-        where = ".".join(str(part) for part in first["loc"])
-        rest = f" (and {len(more)} more)" if more else ""
-        raise ConfigError(
-            f"{where or 'the configuration'}: {first['msg']}{rest}.",
-            hint="`swarm config check batch.tasks=8` shows every key with its default.",
-        ) from None
+    with reported(as_json=as_json), connected(server, token_file) as client:
+        config = proposal(client, settings)
+        changes = apply_settings(client, config, restart=restart, new_run=new_run)
+        show_changes(changes, as_json=as_json, effects=True)
 
 
-def flat_lines(config: TrainConfig) -> list[str]:
-    """One ``key = value`` line a setting, in the order of the schema; values are JSON."""
-    return list(_flat(config.model_dump(mode="json"), ""))
+def proposal(client: SwarmClient, settings: list[str]) -> TrainConfig:
+    """The configuration that ``settings`` ask for: pairs alone change the server's newest one (or the defaults)."""
+    from swarm.protocol.errors import StateError
+
+    base: dict[str, Any] = {}
+    if all("=" in item for item in settings):
+        try:
+            base = client.config().model_dump(mode="json")
+        except StateError:  # none was set yet: start from the defaults
+            base = {}
+    return validated(read_settings(settings, base))
 
 
-def _flat(section: dict[str, Any], prefix: str) -> list[str]:
-    lines: list[str] = []
-    for key, value in section.items():
-        if isinstance(value, dict):
-            lines += _flat(cast("dict[str, Any]", value), f"{prefix}{key}.")
-        else:
-            lines.append(f"{prefix}{key} = {json.dumps(value)}")
-    return lines
+def show_changes(
+    changes: list[ConfigChange], *, as_json: bool, effects: bool = False, indent: str = ""
+) -> None:
+    """One line a change on stdout, or one JSON list; with ``effects`` a line also says what it takes."""
+    from swarm.protocol.effects import RESTARTS
 
-
-def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
-    section = data
-    for name in path[:-1]:
-        inner = section.setdefault(name, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(
-                f"{'.'.join(path)}: {name!r} is a value, not a section.",
-                hint="See `swarm config show`.",
-            )
-        section = cast("dict[str, Any]", inner)
-    section[path[-1]] = value
-
-
-def _value(text: str) -> Any:
-    """JSON where it is JSON (numbers, true, null, lists), else the text itself. Numbers like 1e-3 count as JSON."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        data: Any = _parse(path, text)
-    except OSError as error:
-        raise ConfigError(
-            f"{str(path)!r} cannot be read: {error.strerror}.",
-            hint="Give a file, or pairs like batch.tasks=16.",
-        ) from error
-    except ValueError as error:
-        raise ConfigError(f"{str(path)!r} cannot be parsed: {error}.", hint="") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"{str(path)!r} holds no mapping.", hint="Write key: value pairs.")
-    return cast("dict[str, Any]", data)
-
-
-def _parse(path: Path, text: str) -> Any:
-    if path.suffix == ".toml":
-        return tomllib.loads(text)
-    if path.suffix not in (".yaml", ".yml"):
-        return json.loads(text)
-    try:
-        from ruamel.yaml import YAML
-        from ruamel.yaml.error import YAMLError
-    except ImportError as error:
-        raise ConfigError(
-            "YAML needs the ruamel.yaml package.",
-            hint="Install `a3r[campaign]`, or write the file as JSON or TOML.",
-        ) from error
-    try:
-        return cast("Any", YAML(typ="safe")).load(text)
-    except YAMLError as error:
-        raise ValueError(str(error).replace("\n", " ")) from error
+    if as_json:
+        print(json.dumps([c.model_dump(mode="json") for c in changes]))
+        return
+    for change in changes:
+        takes = f"  ({RESTARTS[change.effect]})" if effects else ""
+        print(f"{indent}{change.key}: {change.old!r} -> {change.new!r}{takes}")
+    if not changes:
+        print("Nothing changed." if not effects else "Nothing differs.", file=sys.stderr)

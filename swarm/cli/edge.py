@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from swarm.plain import plain
 from swarm.protocol.errors import AuthError, ConfigError, ServerUnreachable, SwarmError
 
 if TYPE_CHECKING:
@@ -49,6 +50,30 @@ def server_url(given: str | None) -> str:
     return given or os.environ.get("SWARM_URL") or DEFAULT_URL
 
 
+def read_secret(path: Path | None, variable: str, what: str) -> str:
+    """A token: of the file, else of the environment's ``variable``.
+
+    Raises:
+        AuthError: neither has one.
+    """
+    from_env = os.environ.get(variable, "").strip()
+    if path is None and from_env:
+        return from_env
+    try:
+        token = path.read_text(encoding="utf-8").strip() if path is not None else ""
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise AuthError(
+            f"{what} cannot be read from {str(path)!r}: {why}.",
+            hint="Give --token-file.",
+        ) from error
+    if not token:
+        raise AuthError(
+            f"There is no token: {what}.", hint=f"Give --token-file, or set {variable}."
+        )
+    return token
+
+
 def read_token(token_file: Path | None) -> str:
     """The token: of the file, else ``SWARM_TOKEN``, else of a server started in this folder.
 
@@ -61,9 +86,10 @@ def read_token(token_file: Path | None) -> str:
     path = token_file or DEFAULT_TOKENS
     try:
         text = path.read_text(encoding="utf-8").strip()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise AuthError(
-            f"There is no token: {str(path)!r} cannot be read ({error.strerror}) and SWARM_TOKEN is not set.",
+            f"There is no token: {str(path)!r} cannot be read ({why}) and SWARM_TOKEN is not set.",
             hint="Give --token-file; `swarm serve` writes tokens.json into its --state-dir.",
         ) from error
     token = _pick(text)
@@ -86,13 +112,25 @@ def _pick(text: str) -> str:
     return next((str(found[name]) for name in ("admin", "client", "eval") if found.get(name)), "")
 
 
+def registry_folder(environ: Mapping[str, str]) -> Path:
+    """Where the servers of this user on this machine are listed: below ``XDG_STATE_HOME`` (default ``~/.local/state``)."""
+    # The specification: a relative path is to be ignored.
+    home = environ.get("XDG_STATE_HOME", "")
+    root = Path(home) if home.startswith("/") else Path.home() / ".local" / "state"
+    return root / "swarm" / "servers"
+
+
 @contextmanager
 def connected(
     server: str | None, token_file: Path | None, **settings: Any
 ) -> Generator[SwarmClient]:
-    """A client for one command; closed at its end. ``settings`` are those of ``SwarmClient``."""
+    """A client for one command; closed at its end. ``settings`` are those of ``SwarmClient``.
+
+    It acts as the client of ``SWARM_CLIENT_ID`` when that is set (to steer a server whose controller it is).
+    """
     from swarm.client.client import SwarmClient
 
+    settings = {"client_id": os.environ.get("SWARM_CLIENT_ID") or None} | settings
     with SwarmClient(server_url(server), read_token(token_file), **settings) as client:
         yield client
 
@@ -125,6 +163,6 @@ def tell(error: SwarmError, *, as_json: bool) -> None:
         body = {"code": error.code, "message": error.message, "hint": error.hint}
         print(json.dumps({"error": body}))
         return
-    print(f"error: {error.message}", file=sys.stderr)
+    print(f"error: {plain(error.message, newlines=True)}", file=sys.stderr)
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        print(f"hint: {plain(error.hint, newlines=True)}", file=sys.stderr)

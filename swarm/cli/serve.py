@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
+import os
 import sys
-import tomllib
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,13 +37,16 @@ def serve_command(
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")
     ] = 8377,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; anything but loopback sends tokens in clear.")
+        str,
+        typer.Option(
+            help="Address to listen on; anything but loopback takes TLS (or --insecure-http)."
+        ),
     ] = "127.0.0.1",
     state_dir: Annotated[
         Path, typer.Option(help="Folder for the journal, checkpoints and tokens.json.")
     ] = Path(".swarm"),
     config: Annotated[
-        Path | None, typer.Option(help="Training configuration, .json or .toml.")
+        Path | None, typer.Option(help="Training configuration, .json, .toml or .yaml.")
     ] = None,
     start: Annotated[bool, typer.Option("--start", help="Boot the engine at once.")] = False,
     resume: Annotated[
@@ -57,15 +59,51 @@ def serve_command(
     trust_proxy: Annotated[
         bool, typer.Option("--trust-proxy", help="Believe X-Forwarded-Proto and -Host.")
     ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate (PEM, may hold the chain): serve HTTPS.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="The certificate's key (PEM, no password).")
+    ] = None,
+    insecure_http: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-http",
+            help="Send tokens in clear text over a network; only where you trust all of it.",
+        ),
+    ] = False,
+    announce: Annotated[
+        str | None, typer.Option(metavar="HUB_URL", help="Tell this hub that the server exists.")
+    ] = None,
+    announce_token_file: Annotated[
+        Path | None, typer.Option(help="File with the hub's worker token.")
+    ] = None,
+    announce_url: Annotated[
+        str | None,
+        typer.Option(help="Where the hub's clients reach this server, if not where it listens."),
+    ] = None,
+    redact_env: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="More environment variables (A,B) whose values logs and traces must not show; "
+            "those called *_KEY, *_TOKEN, *_SECRET, *_PASSWORD are hidden anyway.",
+        ),
+    ] = "",
 ) -> None:
     """Run a swarm server in the foreground until SIGTERM or Ctrl-C.
 
     The server starts OFFLINE and without a model, unless --config and --start (or --resume) are given. Exit codes: 0 stopped,
-    2 the port, the state directory or the configuration cannot be used.
+    2 the port, the state directory, the certificate or the configuration cannot be used.
     """
+    from swarm.cli.edge import registry_folder
     from swarm.protocol.errors import SwarmError
-    from swarm.server.serve import ServeOptions, serve
+    from swarm.server.redaction import secret_variables
+    from swarm.server.serve import serve
+    from swarm.server.serve_options import ServeOptions
+    from swarm.triggers import ENVIRONMENT, arm
 
+    arm(os.environ.get(ENVIRONMENT, ""))
     logging.basicConfig(
         level=log_level.value.upper(),
         stream=sys.stderr,
@@ -81,6 +119,14 @@ def serve_command(
             resume=resume,
             ready_file=ready_file,
             trust_proxy=trust_proxy,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            insecure_http=insecure_http,
+            registry=registry_folder(os.environ),
+            announce=announce,
+            announce_token_file=announce_token_file,
+            announce_url=announce_url,
+            secrets=secret_variables(os.environ, _names(redact_env)),
         )
         serve(options, make_engine)
     except SwarmError as error:
@@ -89,28 +135,20 @@ def serve_command(
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Read a ``TrainConfig`` from a ``.toml`` file, or from JSON by any other name.
+    """Read a ``TrainConfig`` from a file, as ``swarm config`` does.
 
     Raises:
         ConfigError: The file cannot be read or a value in it is wrong.
     """
+    from swarm.cli.settings import read_mapping
     from swarm.protocol.config import TrainConfig
-    from swarm.protocol.errors import ConfigError
     from swarm.server.routes.bodies import validate_config
 
-    try:
-        text = path.read_text(encoding="utf-8")
-        data: Any = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except OSError as error:
-        raise ConfigError(
-            f"The file {str(path)!r} cannot be read: {error.strerror}.", hint="Check --config."
-        ) from error
-    except ValueError as error:
-        kind = "TOML" if path.suffix == ".toml" else "JSON"
-        raise ConfigError(
-            f"The file {str(path)!r} is not {kind}: {error}.", hint="Use .json or .toml."
-        ) from error
-    return validate_config(TrainConfig, data)
+    return validate_config(TrainConfig, read_mapping(path))
+
+
+def _names(listed: str) -> list[str]:
+    return [name.strip() for name in listed.split(",") if name.strip()]
 
 
 def make_engine(name: str) -> Engine:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from swarm.cli.edge import JsonOption, ServerOption, TokenFileOption, connected, reported
+from swarm.plain import plain
 
 if TYPE_CHECKING:
     from swarm.protocol.messages import Status
@@ -48,6 +49,9 @@ def render(status: Status) -> list[str]:
         "open episodes": status.open_episodes,
         "engine restarts": status.engine_restarts or None,
         "failure": status.failure,
+        "controller": status.controller or None,
+        "server id": status.server_id or None,
         "process": f"{status.pid} (a3r {status.version})" if status.pid else None,
     }
-    return [f"{name:<16}{value}" for name, value in rows.items() if value is not None]
+    lines = [f"{name:<16}{plain(str(value))}" for name, value in rows.items() if value is not None]
+    return [*lines, *(f"{'warning':<16}{plain(text)}" for text in status.warnings)]

@@ -16,11 +16,26 @@ from urllib.parse import quote, urlencode
 import orjson
 from pydantic import BaseModel
 
+from swarm.client.settings import ClientSettings
+from swarm.protocol.clients import (
+    CLIENT_HEADER,
+    AgreeReply,
+    AgreeRequest,
+    ClientInfo,
+    ClientLease,
+    ClientRegistration,
+    ControllerLease,
+    ControllerRequest,
+    Heartbeat,
+    TaskCursor,
+)
 from swarm.protocol.config import TrainConfig
+from swarm.protocol.episodes import AbortRequest, FinishReply, FinishRequest, Grant, GrantRequest
 from swarm.protocol.errors import (
     AuthError,
     EngineFailed,
     EpisodeGone,
+    Forbidden,
     NotFoundError,
     QueueFull,
     RequestError,
@@ -28,24 +43,18 @@ from swarm.protocol.errors import (
     ServerUnreachable,
     StateError,
     SwarmError,
+    TokensError,
     error_from_envelope,
 )
 from swarm.protocol.messages import (
-    AbortRequest,
     CheckpointInfo,
-    ClientLease,
-    ClientRegistration,
     ConfigChange,
-    EpisodeTrace,
+    ConfigRecord,
     EvalRoundClose,
-    FinishReply,
-    FinishRequest,
-    Grant,
-    GrantRequest,
-    PoolSnapshot,
     Status,
-    StepMetrics,
 )
+from swarm.protocol.pool import PoolSnapshot, TaskQueue, TaskQueueInfo
+from swarm.protocol.records import EpisodeTrace, StepMetrics
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -76,6 +85,16 @@ class Call(Generic[T]):
         return replace(self, deadline_s=deadline_s)
 
 
+def headers_of(call: Call[Any], settings: ClientSettings) -> dict[str, str]:
+    """The headers that ``call`` is sent with: who asks (not told to the model's endpoint), by which key, and the body's type."""
+    headers = {"Authorization": f"Bearer {call.key or settings.token}"}
+    if call.key is None:
+        headers[CLIENT_HEADER] = quote(settings.client_id, safe="")
+    if call.body is not None:
+        headers["Content-Type"] = "application/json"
+    return headers
+
+
 def reader_of(cls: type[M]) -> Callable[[bytes], M]:
     """Read one message."""
     return cls.model_validate_json
@@ -97,18 +116,37 @@ def _dump(message: BaseModel) -> bytes:
 # --- control ---------------------------------------------------------------------------------------------------
 
 
-def status(after_step: int | None = None, wait_s: float = 0.0) -> Call[Status]:
-    """``GET /swarm/status``; with ``after_step`` the server holds it until ``step > after_step`` or ``wait_s``."""
-    query = (
-        "" if after_step is None else "?" + urlencode({"after_step": after_step, "wait_s": wait_s})
-    )
+def status(
+    after_step: int | None = None, wait_s: float = 0.0, *, opened: bool = False
+) -> Call[Status]:
+    """``GET /swarm/status``; with ``after_step`` the server holds it until ``step > after_step`` or ``wait_s``.
+
+    ``opened``: until the pool's step is larger, which in asynchronous mode is ahead of the weights.
+    """
+    query = ""
+    if after_step is not None:
+        wait = {"after_step": after_step, "wait_s": wait_s}
+        query = "?" + urlencode(wait | ({"opened": "true"} if opened else {}))
     return Call("GET", f"/swarm/status{query}", reader_of(Status), extra_s=wait_s)
 
 
-def configure(config: TrainConfig | Mapping[str, Any]) -> Call[list[ConfigChange]]:
+def configure(
+    config: TrainConfig | Mapping[str, Any], *, dry_run: bool = False
+) -> Call[list[ConfigChange]]:
     """``PUT /swarm/config``; a mapping is sent as it is, so that the server names the unknown key."""
     body = _dump(config) if isinstance(config, TrainConfig) else orjson.dumps(dict(config))
-    return Call("PUT", "/swarm/config", list_reader(ConfigChange), body=body)
+    path = "/swarm/config" + ("?dry_run=true" if dry_run else "")
+    return Call("PUT", path, list_reader(ConfigChange), body=body)
+
+
+def controller(request: ControllerRequest) -> Call[ControllerLease]:
+    """``POST /swarm/controller``."""
+    return Call("POST", "/swarm/controller", reader_of(ControllerLease), _dump(request))
+
+
+def config_changes() -> Call[list[ConfigRecord]]:
+    """``GET /swarm/config/changes``."""
+    return Call("GET", "/swarm/config/changes", list_reader(ConfigRecord))
 
 
 def read_config() -> Call[TrainConfig]:
@@ -133,10 +171,38 @@ def register(registration: ClientRegistration) -> Call[ClientLease]:
     return Call("POST", "/swarm/clients", reader_of(ClientLease), _dump(registration))
 
 
-def heartbeat(client_id: str) -> Call[ClientLease]:
+def heartbeat(client_id: str, instance: str = "") -> Call[ClientLease]:
     """``POST /swarm/clients/{id}/heartbeat``."""
     path = f"/swarm/clients/{quote(client_id, safe='')}/heartbeat"
-    return Call("POST", path, reader_of(ClientLease), b"")
+    return Call("POST", path, reader_of(ClientLease), _dump(Heartbeat(instance=instance)))
+
+
+def set_cursor(client_id: str, cursor: TaskCursor) -> Call[ClientLease]:
+    """``POST /swarm/clients/{id}/cursor``."""
+    path = f"/swarm/clients/{quote(client_id, safe='')}/cursor"
+    return Call("POST", path, reader_of(ClientLease), _dump(cursor))
+
+
+def clients(*, gone: bool = False) -> Call[list[ClientInfo]]:
+    """``GET /swarm/clients``."""
+    return Call("GET", "/swarm/clients" + ("?gone=true" if gone else ""), list_reader(ClientInfo))
+
+
+def agree(client_id: str, for_step: int) -> Call[AgreeReply]:
+    """``POST /swarm/clients/{id}/agree``. Idempotent."""
+    path = f"/swarm/clients/{quote(client_id, safe='')}/agree"
+    return Call("POST", path, reader_of(AgreeReply), _dump(AgreeRequest(for_step=for_step)))
+
+
+def set_task_queue(name: str, queue: TaskQueue) -> Call[TaskQueueInfo]:
+    """``PUT /swarm/task_sets/{name}``."""
+    path = f"/swarm/task_sets/{quote(name, safe='')}"
+    return Call("PUT", path, reader_of(TaskQueueInfo), _dump(queue))
+
+
+def task_queues() -> Call[list[TaskQueueInfo]]:
+    """``GET /swarm/task_sets``."""
+    return Call("GET", "/swarm/task_sets", list_reader(TaskQueueInfo))
 
 
 def pool() -> Call[PoolSnapshot]:
@@ -179,13 +245,29 @@ def finish(episode_id: str, request: FinishRequest) -> Call[FinishReply]:
     Raises:
         RewardError: a value that is not finite, which JSON could not even carry.
     """
-    for name, value in {"reward": request.reward, **request.metrics}.items():
+    path = f"/swarm/episodes/{episode_id}/finish"
+    return Call("POST", path, reader_of(FinishReply), finish_body(request))
+
+
+def finish_body(request: FinishRequest) -> bytes:
+    """A finish as JSON; what was not told is left out.
+
+    Raises:
+        RewardError: a value that is not finite, which JSON could not even carry.
+    """
+    values = {"reward": request.reward, **request.rewards, **request.metrics}
+    for name, value in values.items():
         if value is not None and not math.isfinite(value):
             raise RewardError(
                 f"{name!r} is {value!r}.", hint="Give a finite number, or abort the episode."
             )
-    body = orjson.dumps({"reward": request.reward, "metrics": request.metrics})
-    return Call("POST", f"/swarm/episodes/{episode_id}/finish", reader_of(FinishReply), body)
+    for one in request.tokens:
+        if not all(map(math.isfinite, (*one.advantages, *one.weights))):
+            raise TokensError(
+                f"The tokens of call {one.call_index} hold a number that is not finite.",
+                hint="Give finite advantages and weights, or leave the call out.",
+            )
+    return orjson.dumps(request.model_dump(mode="json", exclude_defaults=True))
 
 
 def abort(episode_id: str, request: AbortRequest) -> Call[FinishReply]:
@@ -221,6 +303,7 @@ _BY_STATUS: dict[int, type[SwarmError]] = {
     for cls in (
         RequestError,
         AuthError,
+        Forbidden,
         NotFoundError,
         StateError,
         EpisodeGone,
@@ -243,7 +326,8 @@ def read_error(url: str, status_code: int, raw: bytes) -> SwarmError:
     if status_code in (502, 503, 504) and body is None:
         return unreachable(url, f"something on the way answered HTTP {status_code}")
     cls = _BY_STATUS.get(status_code, SwarmError)
-    return cls(error.message, hint=error.hint, **error.details)
+    details = {**error.details, "http_status": status_code}
+    return cls(error.message, hint=error.hint, **details)
 
 
 def read_answer(call: Call[T], url: str, raw: bytes) -> T | SwarmError:
@@ -255,6 +339,19 @@ def read_answer(call: Call[T], url: str, raw: bytes) -> T | SwarmError:
         return unreachable(url, f"what answered {call.path!r} is not a swarm server ({what})")
 
 
+def untrusted(url: str, failure: BaseException) -> ServerUnreachable | None:
+    """The error for a server whose certificate this machine does not trust, which no second try changes; else None."""
+    text = str(failure)
+    if "CERTIFICATE_VERIFY_FAILED" not in text and "certificate verify failed" not in text:
+        return None
+    return ServerUnreachable(
+        f"The certificate of the server at {url!r} is not trusted here: {text}.",
+        hint="If the server has a certificate of its own: set SSL_CERT_FILE to the PEM file of whoever signed it.",
+        url=url,
+        why="certificate not trusted",
+    )
+
+
 def unreachable(url: str, why: str, *, waited_s: float | None = None) -> ServerUnreachable:
     """The error for a server that did not answer, with what to check."""
     waited = "" if waited_s is None else f" within {waited_s:.1f} s"
@@ -262,4 +359,5 @@ def unreachable(url: str, why: str, *, waited_s: float | None = None) -> ServerU
         f"No answer from the swarm server at {url!r}{waited} - {why}.",
         hint=f"Check that `swarm serve` runs there and that the address is right: `swarm status --server {url}`.",
         url=url,
+        why=why,
     )

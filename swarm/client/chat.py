@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from swarm.triggers import Point, hit
+
 MODEL_NAME = "policy"
 """What the light path sends as ``model``; the episode's key decides which weights answer."""
 
@@ -48,6 +50,7 @@ def chat_payload(
 
 def read_chat(body: dict[str, Any]) -> ChatResult:
     """Take the first choice out of a completion body."""
+    hit(Point.CLIENT_CHAT_ANSWERED)
     choice = body["choices"][0]
     return ChatResult(
         message=choice["message"],

@@ -9,79 +9,72 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
-from swarm.client import calls
+from swarm.client import calls, watching
+from swarm.client.base import ABORT_DEADLINE_S, ClientBase
 from swarm.client.calls import LONG_POLL_S, Call
+from swarm.client.controlling import SyncControl
 from swarm.client.episode import Episode
-from swarm.client.leases import SyncLeases, registered_id, role_for
-from swarm.client.openai_clients import OpenAIClients
-from swarm.client.settings import ClientSettings, new_client_id
+from swarm.client.leases import SyncLeases, role_for
+from swarm.client.settings import ClientSettings
 from swarm.client.transport_sync import SyncTransport
 from swarm.client.waiting import grant_timeout, granted, step_is_over, step_timeout
+from swarm.protocol.clients import AgreeReply, ClientInfo, ClientLease, ControllerLease, TaskCursor
 from swarm.protocol.config import TrainConfig
-from swarm.protocol.errors import SwarmError
+from swarm.protocol.episodes import Grant, GrantRequest
+from swarm.protocol.errors import NotFoundError, SwarmError
 from swarm.protocol.messages import (
     CheckpointInfo,
-    ClientLease,
-    ClientRegistration,
     ConfigChange,
-    EpisodeTrace,
+    ConfigRecord,
     EvalRoundClose,
-    Grant,
-    GrantRequest,
-    PoolSnapshot,
     Status,
-    StepMetrics,
 )
+from swarm.protocol.overview import Overview, PageTicket
+from swarm.protocol.pool import PoolSnapshot, TaskQueue, TaskQueueInfo
+from swarm.protocol.records import EpisodeTrace, StepMetrics
 from swarm.protocol.states import EpisodeKind, Role
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ABORT_DEADLINE_S = 5.0
-"""Aborting after a failure must not hide the failure behind a long wait."""
 
-
-class SwarmClient:
+class SwarmClient(ClientBase):
     """A client of one swarm server; close it (``with`` does)."""
 
-    def __init__(
-        self,
-        url: str,
-        token: str,
-        client_id: str | None = None,
-        *,
-        timeout_s: float = 30.0,
-        chat_timeout_s: float = 600.0,
-    ) -> None:
-        """Connect lazily to the server at ``url``; the arguments are those of ``AsyncSwarmClient``."""
-        self.settings = ClientSettings(
-            url,
-            token,
-            client_id or new_client_id(),
-            timeout_s=timeout_s,
-            chat_timeout_s=chat_timeout_s,
-        )
-        self._transport = SyncTransport(self.settings)
-        self._sdks = OpenAIClients(chat_timeout_s)
+    def _connect(self, settings: ClientSettings) -> None:
+        super()._connect(settings)
+        self._transport = SyncTransport(settings)
         self._leases = SyncLeases(lambda r: self.send(calls.register(r)), self.heartbeat)
-
-    @property
-    def client_id(self) -> str:
-        """The id that this client registers."""
-        return self.settings.client_id
+        self._control = SyncControl(lambda release: self.send(self.control_call(release=release)))
 
     def send(self, call: Call[T]) -> T:
         """Send one call of ``swarm.client.calls``."""
         return self._transport.send(call)
 
-    def configure(self, config: TrainConfig | Mapping[str, Any]) -> list[ConfigChange]:
-        """Set the training config (server OFFLINE, admin token); returns what changed."""
-        return self.send(calls.configure(config))
+    def configure(
+        self, config: TrainConfig | Mapping[str, Any], *, dry_run: bool = False
+    ) -> list[ConfigChange]:
+        """Set or change the training config (admin token); returns what changed and when that takes effect.
+
+        Rules and errors are those of ``AsyncSwarmClient.configure``.
+        """
+        return self.send(calls.configure(config, dry_run=dry_run))
+
+    def controller(self, *, release: bool = False) -> ControllerLease:
+        """Take the controller lease (admin token) and keep it until ``close``, or give it back.
+
+        Rules and errors are those of ``AsyncSwarmClient.controller``.
+        """
+        return self._control.release() if release else self._control.take()
 
     def config(self) -> TrainConfig:
-        """The server's training config."""
+        """The server's training config, the newest that it accepted: a change may wait for the next step."""
         return self.send(calls.read_config())
+
+    def config_changes(self) -> list[ConfigRecord]:
+        """What was changed since the run began: who, when, and from which step on, in order of acceptance."""
+        return self.send(calls.config_changes())
 
     def start(self) -> Status:
         """Boot the engine and return when it serves; a server that already runs answers at once."""
@@ -112,16 +105,42 @@ class SwarmClient:
             status = self.send(calls.status(after_step, wait_s))
         return status
 
-    def register(self, role: Role | str = Role.TRAINER) -> ClientLease:
+    def register(
+        self, role: Role | str = Role.TRAINER, code_hash: str | None = None
+    ) -> ClientLease:
         """Register (episodes do this by themselves) and heartbeat in the background until ``close``."""
-        role = Role(role)
-        return self._leases.hold(
-            ClientRegistration(client_id=registered_id(self.client_id, role), role=role)
-        )
+        return self._leases.hold(self.registration(Role(role), code_hash))
 
     def heartbeat(self, client_id: str | None = None) -> ClientLease:
         """Renew a lease now; the background thread does this by itself."""
-        return self.send(calls.heartbeat(client_id or self.client_id))
+        call = calls.heartbeat(client_id or self.client_id, self.settings.instance)
+        return self.send(call)
+
+    def clients(self, *, gone: bool = False) -> list[ClientInfo]:
+        """Who is connected and what each has done, in order of registration; with ``gone`` also those without a lease."""
+        return self.send(calls.clients(gone=gone))
+
+    def set_cursor(self, cursor: TaskCursor, client_id: str | None = None) -> ClientLease:
+        """Tell the server where this client stands in its tasks (``run_episodes`` does this by itself)."""
+        return self.send(calls.set_cursor(client_id or self.client_id, cursor))
+
+    def agree(self, for_step: int | None = None) -> AgreeReply:
+        """Agree that the open step is taken with what the pool has (C4, C5); as ``AsyncSwarmClient.agree``."""
+        client_id = self.ensure_registered(EpisodeKind.TRAIN)
+        step = self.pool().step if for_step is None else for_step
+        try:
+            return self.send(calls.agree(client_id, step))
+        except NotFoundError:
+            self._leases.again(client_id)
+            return self.send(calls.agree(client_id, step))
+
+    def set_task_queue(self, task_set: str, queue: TaskQueue) -> TaskQueueInfo:
+        """Give the server the tasks that all clients of ``task_set`` share (``run_episodes(shared=True)`` does this)."""
+        return self.send(calls.set_task_queue(task_set, queue))
+
+    def task_queues(self) -> list[TaskQueueInfo]:
+        """Where the shared queues stand, by name."""
+        return self.send(calls.task_queues())
 
     def pool(self) -> PoolSnapshot:
         """What the open step has and needs."""
@@ -134,6 +153,14 @@ class SwarmClient:
     def trace(self, episode_id: str, *, calls_too: bool = True) -> EpisodeTrace:
         """An episode's record, with every captured call unless ``calls_too`` is False."""
         return self.send(calls.trace(episode_id, calls=calls_too))
+
+    def overview(self) -> Overview:
+        """What goes on now, in one answer: what ``swarm watch`` shows."""
+        return self.send(watching.overview())
+
+    def page_ticket(self, episode_id: str, valid_s: float | None = None) -> PageTicket:
+        """An address that opens the episode's web page in a browser for a while, without a token."""
+        return self.send(watching.page_ticket(episode_id, valid_s))
 
     def checkpoints(self) -> list[CheckpointInfo]:
         """Saved checkpoints, oldest first."""
@@ -148,16 +175,15 @@ class SwarmClient:
         close = EvalRoundClose(step=step, planned=planned, completed=completed)
         return self.send(calls.close_eval_round(close))
 
-    def ensure_registered(self, kind: EpisodeKind) -> str:
-        """Register for episodes of ``kind`` unless done; returns the id to ask with."""
-        role = role_for(kind)
-        client_id = registered_id(self.client_id, role)
-        self._leases.ensure(ClientRegistration(client_id=client_id, role=role))
-        return client_id
+    def ensure_registered(self, kind: EpisodeKind, code_hash: str | None = None) -> str:
+        """Register for episodes of ``kind`` unless done (with this ``code_hash``, if given); returns the id to ask with."""
+        registration = self.registration(role_for(kind), code_hash)
+        self._leases.ensure(registration, any_code=code_hash is None)
+        return registration.client_id
 
     def grant(self, request: GrantRequest) -> Grant:
         """Ask once for an episode (held up to ``request.wait_s``); the answer may be WAIT or TRAINING_COMPLETE."""
-        return self.send(calls.grant(request))
+        return self.send(calls.grant(self.named(request)))
 
     def episode_of(self, grant: Grant, request: GrantRequest) -> Episode:
         """The episode object of a grant that was GRANTED; the caller ends it."""
@@ -165,34 +191,31 @@ class SwarmClient:
             grant,
             self._transport,
             self._sdks,
-            task_id=request.task_id,
-            task_set=request.task_set,
-            kind=request.kind,
-            chat_timeout_s=self.settings.chat_timeout_s,
+            **self.facts_of(grant, request),
         )
 
     @contextmanager
     def episode(
         self,
-        task_id: str,
+        task_id: str = "",
         *,
         task_set: str = "default",
         kind: EpisodeKind | str = EpisodeKind.TRAIN,
         step: int | None = None,
+        throttle: float | None = None,
         idle_deadline_s: float | None = None,
         grant_timeout_s: float = 600.0,
     ) -> Generator[Episode]:
         """Take an episode; an exception aborts it and goes on. Rules and errors are those of ``AsyncSwarmClient.episode``."""
         kind = EpisodeKind(kind)
-        request = GrantRequest(
-            client_id=self.ensure_registered(kind),
-            kind=kind,
-            task_set=task_set,
-            task_id=task_id,
-            step=step,
-            wait_s=min(LONG_POLL_S, grant_timeout_s),
-            idle_deadline_s=idle_deadline_s,
-        )
+        self.ensure_registered(kind)
+        more = {
+            "task_set": task_set,
+            "step": step,
+            "throttle": throttle,
+            "idle_deadline_s": idle_deadline_s,
+        }
+        request = self.request_for(task_id, kind, grant_timeout_s, **more)
         episode = self.episode_of(self._wait_for_grant(request, grant_timeout_s), request)
         try:
             yield episode
@@ -226,6 +249,7 @@ class SwarmClient:
 
     def close(self) -> None:
         """Stop the heartbeats and close the connections. Safe to call twice."""
+        self._control.close()
         self._leases.close()
         self._sdks.close_sync()
         self._transport.close()

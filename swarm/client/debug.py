@@ -5,22 +5,29 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any, cast
 
 from swarm.client.agents import Agent, is_async, read_score
 from swarm.client.client import SwarmClient
 from swarm.client.errors import ClientUsageError
+from swarm.client.streams import TaskStream
 from swarm.client.tasks import Task, TaskSet, as_task_set
-from swarm.client.twins import async_twin
-from swarm.protocol.messages import CallRecord, EpisodeTrace
-from swarm.protocol.states import EpisodeKind
+from swarm.client.waiting import offline
+from swarm.protocol.records import CallRecord, EpisodeTrace
+from swarm.protocol.states import EngineState, EpisodeKind
 
 NO_DEADLINE_S = 30 * 24 * 3600.0
 """Thirty days: longer than anyone sits at a breakpoint."""
+
+SEARCHED = 100_000
+"""Tasks that are looked through for an id."""
+
+OnError = Callable[[Exception], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,53 +67,95 @@ def load_agent(target: str, default: str = "agent") -> tuple[Agent, ModuleType]:
     return cast("Agent", agent), module
 
 
-def choose_task(module: ModuleType, task_id: str | None, index: int) -> Task:
-    """The task to debug: ``tasks[index]`` of the module, or a bare task of that id when the module has no ``tasks``.
+def choose_task(module: ModuleType, wanted: str | None = None) -> Task:
+    """The task to debug: of the module's ``tasks`` the one with the id ``wanted``, else the one at that place (default: the first).
+
+    A module without ``tasks`` gets a bare task of that id.
 
     Raises:
-        ClientUsageError: the module has tasks, but not this one, or no task can be told.
+        ClientUsageError: the module has tasks, but not this one.
     """
     tasks: Any = getattr(module, "tasks", None)
     if tasks is None:
-        return Task(task_id or "debug")
+        return Task(wanted or "debug")
+    if isinstance(tasks, TaskStream):
+        return _from_stream(tasks, wanted or "0")
     found: TaskSet = as_task_set(tasks)
-    if task_id is None:
-        if index >= len(found):
-            raise ClientUsageError(
-                f"There are only {len(found)} tasks.", hint="Give a smaller --index."
-            )
-        return found[index]
-    for i in range(len(found)):
-        if found[i].task_id == task_id:
+    size = len(found)
+    if wanted is None:
+        return found[0]
+    for i in range(min(size, SEARCHED)):
+        if found[i].task_id == wanted:
             return found[i]
-    raise ClientUsageError(
-        f"There is no task {task_id!r} in the file's tasks.", hint="Use --index."
+    if wanted.isdecimal() and int(wanted) < size:
+        return found[int(wanted)]
+    raise _no_task(wanted, size)
+
+
+def _from_stream(stream: TaskStream, wanted: str) -> Task:
+    place = int(wanted) if wanted.isdecimal() else None
+    number, kept = -1, None
+    for number, task in enumerate(islice(stream, SEARCHED)):
+        if task.task_id == wanted:
+            return task
+        kept = task if number == place else kept
+    if kept is None:
+        raise _no_task(wanted, number + 1)
+    return kept
+
+
+def _no_task(wanted: str, size: int) -> ClientUsageError:
+    return ClientUsageError(
+        f"There is no task {wanted!r} among the file's {size} tasks.",
+        hint=f"Give a task's id or its place, 0 to {size - 1}.",
     )
 
 
-def debug_agent(client: SwarmClient, agent: Agent, task: Task, task_set: str = "debug") -> Debugged:
+def debug_agent(
+    client: SwarmClient,
+    agent: Agent,
+    task: Task,
+    task_set: str = "debug",
+    *,
+    on_error: OnError | None = None,
+) -> Debugged:
     """Play one eval episode here and now. An exception of the agent aborts the episode and is part of the answer.
 
+    ``on_error`` is called with it first, while the episode is still open (a debugger can look around and ask on).
+
     Raises:
+        StateError: the server is OFFLINE: no episode would be granted.
         SwarmError: no episode was granted, or the server went away.
     """
+    status = client.status()
+    if status.state is EngineState.OFFLINE:
+        raise offline(status)
+    # This registration beats in a thread: a breakpoint that stops an event loop does not cost the episode its lease.
+    client.ensure_registered(EpisodeKind.EVAL)
     if is_async(agent):
-        return asyncio.run(_debug_async(client, agent, task, task_set))
+        return asyncio.run(_debug_async(client, agent, task, task_set, on_error))
     error: Exception | None = None
     with client.episode(
         task.task_id, task_set=task_set, kind=EpisodeKind.EVAL, idle_deadline_s=NO_DEADLINE_S
     ) as episode:
         try:
             reward, metrics = _score(agent(episode, task))
+        except Exception as caught:  # noqa: BLE001 - whatever the agent raised is what is being looked for
+            error = _of_the_agent(caught)
+            if on_error is not None:
+                on_error(error)
+            episode.abort(repr(caught))
+        else:
             if episode.outcome is None:
                 episode.finish(reward, metrics)
-        except Exception as caught:  # noqa: BLE001 - whatever the agent raised is what is being looked for
-            error = caught
-            episode.abort(repr(caught))
     return Debugged(client.trace(episode.id), error)
 
 
-async def _debug_async(client: SwarmClient, agent: Agent, task: Task, task_set: str) -> Debugged:
+async def _debug_async(
+    client: SwarmClient, agent: Agent, task: Task, task_set: str, on_error: OnError | None
+) -> Debugged:
+    from swarm.client.twins import async_twin  # noqa: PLC0415 - aiohttp only where it is needed
+
     error: Exception | None = None
     async with async_twin(client) as twin:
         async with twin.episode(
@@ -114,12 +163,23 @@ async def _debug_async(client: SwarmClient, agent: Agent, task: Task, task_set: 
         ) as episode:
             try:
                 reward, metrics = _score(await agent(episode, task))
+            except Exception as caught:  # noqa: BLE001 - as above
+                error = _of_the_agent(caught)
+                if on_error is not None:
+                    on_error(error)
+                await episode.abort(repr(caught))
+            else:
                 if episode.outcome is None:
                     await episode.finish(reward, metrics)
-            except Exception as caught:  # noqa: BLE001 - as above
-                error = caught
-                await episode.abort(repr(caught))
         return Debugged(await twin.trace(episode.id), error)
+
+
+def _of_the_agent(error: Exception) -> Exception:
+    """The same error, its traceback beginning in the agent's code instead of here."""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return error.with_traceback(trace or error.__traceback__)
 
 
 def _score(returned: Any) -> tuple[float | None, dict[str, float]]:

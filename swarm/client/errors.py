@@ -6,6 +6,7 @@ Tree::
     ├── TrainingComplete   the server reached stop_at_step; no train episode will be granted any more
     ├── WaitTimeout        a wait passed its deadline while the server was answering (also a ``TimeoutError``)
     ├── TooManyFailures    run_episodes stops: nothing has succeeded for a long time
+    ├── ExternalModelDown  an external model of a swarm group does not answer; nobody's failure
     └── ClientUsageError   an argument that can never work (a negative ``parallel``, an empty task list, ...)
         └── ProgramNotStarted   exec: the program does not exist or may not be run
 """
@@ -34,6 +35,13 @@ class TooManyFailures(SwarmError):
 
     code = "too_many_failures"
     status = 500
+
+
+class ExternalModelDown(SwarmError):
+    """An external model did not answer within its patience. The episode is aborted; it says nothing of the agent."""
+
+    code = "external_model_down"
+    status = 503
 
 
 class ClientUsageError(SwarmError):

@@ -14,19 +14,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from swarm.client.agents import Agent, is_async
-from swarm.client.async_client import AsyncSwarmClient
 from swarm.client.calls import LONG_POLL_S
 from swarm.client.errors import ClientUsageError
+from swarm.client.group_source import asked_of
 from swarm.client.play import AnyEpisode, play
 from swarm.client.tasks import Task, as_task_set
 from swarm.client.twins import async_twin, sync_twin
 from swarm.client.waiting import grant_timeout, granted
+from swarm.protocol.episodes import GrantRequest
 from swarm.protocol.errors import SwarmError
-from swarm.protocol.messages import EpisodeTrace, GrantRequest
+from swarm.protocol.records import EpisodeTrace
 from swarm.protocol.states import EpisodeKind
 
 if TYPE_CHECKING:
-    from swarm.client.client import SwarmClient
+    from swarm.client.async_client import AsyncSwarmClient
+    from swarm.client.async_group import AsyncSwarmGroup
+    from swarm.client.group_source import Asked
+    from swarm.client.rollouts import AnyClient
 
 Scorer = Callable[[Task, EpisodeTrace], float]
 
@@ -114,14 +118,14 @@ class EvalOptions:
 
 
 async def run_eval_async(
-    tasks: Any, agent: Agent, *, client: AsyncSwarmClient, **options: Any
+    tasks: Any, agent: Agent, *, client: AsyncSwarmClient | AsyncSwarmGroup, **options: Any
 ) -> EvalReport:
     """Play every item of ``tasks`` as an eval episode; return a record for each one, complete or missing.
 
     Args:
         tasks: the items; all are played.
         agent: as for ``run_episodes``.
-        client: a client with an eval, client or admin token.
+        client: a client with an eval, client or admin token, or a group of them (a scorer then gets the first server's trace).
         options: the fields of ``EvalOptions``.
 
     Raises:
@@ -129,8 +133,9 @@ async def run_eval_async(
     """
     settings = EvalOptions(**options)
     items = as_task_set(tasks)
+    asked = asked_of(client)
     evaluation = _Evaluation(
-        agent, client, settings, await client.ensure_registered(EpisodeKind.EVAL)
+        agent, asked, settings, await asked.ensure_registered(EpisodeKind.EVAL)
     )
     plan = [(items[i], number) for i in range(len(items)) for number in range(settings.repeat)]
     jobs = [asyncio.create_task(evaluation.record(task, number)) for task, number in plan]
@@ -144,7 +149,7 @@ async def run_eval_async(
 
 
 def run_eval(
-    tasks: Any, agent: Agent, *, client: SwarmClient | AsyncSwarmClient, **options: Any
+    tasks: Any, agent: Agent, *, client: AnyClient, **options: Any
 ) -> EvalReport:
     """``run_eval_async`` for a script without an event loop; connects like ``client`` and leaves it open."""
 
@@ -159,7 +164,7 @@ class _Evaluation:
     """What the episodes of one ``run_eval`` share."""
 
     def __init__(
-        self, agent: Agent, client: AsyncSwarmClient, options: EvalOptions, client_id: str
+        self, agent: Agent, client: Asked, options: EvalOptions, client_id: str
     ) -> None:
         self._agent, self._client, self._options, self._id = agent, client, options, client_id
         self._threads = None if is_async(agent) else sync_twin(client)

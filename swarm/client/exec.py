@@ -17,8 +17,8 @@ import orjson
 
 from swarm.client.client import SwarmClient
 from swarm.client.errors import ProgramNotStarted
+from swarm.protocol.episodes import FinishReply
 from swarm.protocol.errors import RewardError
-from swarm.protocol.messages import FinishReply
 from swarm.protocol.states import EpisodeKind
 
 

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
 
 
-def _sdk() -> Any:
+def load_sdk() -> Any:
+    """The ``openai`` package.
+
+    Raises:
+        ClientUsageError: it is not installed.
+    """
     try:
         import openai  # noqa: PLC0415 - an optional dependency that takes half a second to import
     except ImportError as error:
@@ -37,14 +42,14 @@ class OpenAIClients:
     def sync(self, base_url: str, api_key: str) -> OpenAI:
         """A synchronous SDK client for one episode."""
         if self._sync is None:
-            self._sync = _sdk().OpenAI(base_url=base_url, api_key=api_key, timeout=self._timeout_s)
+            self._sync = load_sdk().OpenAI(base_url=base_url, api_key=api_key, timeout=self._timeout_s)
         assert self._sync is not None
         return self._sync.with_options(base_url=base_url, api_key=api_key)
 
     def asynchronous(self, base_url: str, api_key: str) -> AsyncOpenAI:
         """An asynchronous SDK client for one episode."""
         if self._async is None:
-            self._async = _sdk().AsyncOpenAI(
+            self._async = load_sdk().AsyncOpenAI(
                 base_url=base_url, api_key=api_key, timeout=self._timeout_s
             )
         assert self._async is not None

@@ -6,39 +6,16 @@ already has are skipped. So a client that was killed and started again goes on w
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from swarm.client.tasks import Task, TaskSet
-from swarm.protocol.messages import PoolSnapshot
+from swarm.protocol.ordering import in_epochs, keyed_hash
+from swarm.protocol.pool import PoolSnapshot
+from swarm.protocol.states import CollectionPolicy
 
-FEISTEL_ROUNDS = 4
 SMALL_SET = 10_000
 """Up to this many tasks an id that no slot names is looked up by going through the set."""
-
-
-def _hash(*parts: object) -> int:
-    digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
-
-
-def permuted(position: int, size: int, key: str) -> int:
-    """The image of ``position`` under a keyed permutation of ``range(size)``, computed without storing it.
-
-    A balanced Feistel network over the next even number of bits, walked until it lands inside (cycle walking;
-    Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). ``size`` 1 returns 0.
-    """
-    half = max(1, ((size - 1).bit_length() + 1) // 2)
-    mask = (1 << half) - 1
-    value = position
-    while True:
-        left, right = value >> half, value & mask
-        for turn in range(FEISTEL_ROUNDS):
-            left, right = right, left ^ (_hash(key, turn, right) & mask)
-        value = (left << half) | right
-        if value < size:
-            return value
 
 
 def pick_index(data_seed: int, step: int, slot: int, groups_per_step: int, size: int) -> int:
@@ -48,9 +25,8 @@ def pick_index(data_seed: int, step: int, slot: int, groups_per_step: int, size:
     task is seen once before any is seen twice. Further slots (replacements of groups that did not count) are drawn freely.
     """
     if slot >= groups_per_step:
-        return _hash(data_seed, "extra", step, slot) % size
-    epoch, position = divmod(step * groups_per_step + slot, size)
-    return permuted(position, size, f"{data_seed}/{epoch}")
+        return keyed_hash(data_seed, "extra", step, slot) % size
+    return in_epochs(step * groups_per_step + slot, size, data_seed)
 
 
 def slot_indices(data_seed: int, step: int, groups_per_step: int, size: int) -> Iterator[int]:
@@ -59,6 +35,16 @@ def slot_indices(data_seed: int, step: int, groups_per_step: int, size: int) -> 
     while True:
         yield pick_index(data_seed, step, slot, groups_per_step, size)
         slot += 1
+
+
+def groups_to_open(pool: PoolSnapshot, task_set: str) -> int:
+    """New groups of ``task_set`` that the server would open now: all that it needs, under a mix what is left of the set's quota."""
+    if not pool.quota_left:
+        return pool.groups_to_open
+    left = pool.quota_left.get(task_set, 0)
+    if pool.policy is CollectionPolicy.C1:  # its quotas count episodes
+        left = -(-left // pool.repeat)
+    return min(left, pool.groups_to_open)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +77,8 @@ class Planner:
         return plan
 
     def new_groups(self, pool: PoolSnapshot) -> list[Task]:
-        """``pool.groups_to_open`` tasks that the pool does not have; fewer only when the set has no other."""
-        need, size = pool.groups_to_open, len(self.tasks)
+        """As many tasks that the pool does not have as it would open groups for; fewer only when the set has no other."""
+        need, size = groups_to_open(pool, self.task_set), len(self.tasks)
         chosen: dict[int, Task] = {}
         taken = set(pool.task_ids)
         for tried, index in enumerate(self._slots(pool)):

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from swarm.client.agents import Agent, call_agent, is_gone, read_score
-from swarm.client.async_client import ABORT_DEADLINE_S
+from swarm.client.base import ABORT_DEADLINE_S
 from swarm.client.episode import AsyncEpisode, Episode
+from swarm.client.group_episode import AsyncGroupEpisode, GroupEpisode, GroupEpisodeBase
 from swarm.client.tasks import Task
+from swarm.protocol.episodes import FinishReply
 from swarm.protocol.errors import EpisodeGone, NotFoundError, ServerUnreachable, SwarmError
-from swarm.protocol.messages import FinishReply
 from swarm.protocol.states import EpisodeState
 
 logger = logging.getLogger(__name__)
 
-AnyEpisode = AsyncEpisode | Episode
+AnyEpisode = AsyncEpisode | Episode | AsyncGroupEpisode | GroupEpisode
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +76,19 @@ async def _how_it_failed(episode: AnyEpisode, error: Exception) -> Literal["fail
     except SwarmError as second:
         logger.warning("could not abort %r: %s", episode, second.message)
         return "failed"
+    if isinstance(episode, GroupEpisodeBase) and episode.excuses(error):
+        return "lost"
     # An episode that passed a deadline is the agent's doing, and would otherwise repeat for ever unseen.
     return "lost" if is_gone(error) and reply.state is not EpisodeState.EXPIRED else "failed"
 
 
 async def _finish(episode: AnyEpisode, reward: float, metrics: dict[str, float]) -> FinishReply:
-    if isinstance(episode, AsyncEpisode):
+    if isinstance(episode, (AsyncEpisode, AsyncGroupEpisode)):
         return await episode.finish(reward, metrics)
     return await asyncio.to_thread(episode.finish, reward, metrics)
 
 
 async def _abort(episode: AnyEpisode, reason: str) -> FinishReply:
-    if isinstance(episode, AsyncEpisode):
+    if isinstance(episode, (AsyncEpisode, AsyncGroupEpisode)):
         return await episode.abort(reason, deadline_s=ABORT_DEADLINE_S)
     return await asyncio.to_thread(episode.abort, reason, deadline_s=ABORT_DEADLINE_S)

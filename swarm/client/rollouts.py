@@ -11,27 +11,54 @@ import inspect
 import logging
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from swarm.client.agents import Agent, is_async
 from swarm.client.async_client import AsyncSwarmClient
-from swarm.client.errors import WaitTimeout
+from swarm.client.code_hash import code_hash_of
+from swarm.client.errors import ClientUsageError, WaitTimeout
+from swarm.client.group_planning import GroupPlanner
+from swarm.client.group_source import AsyncGroupSource, asked_of
 from swarm.client.options import RunOptions
 from swarm.client.planning import Planner
 from swarm.client.play import AnyEpisode, give_up, play
-from swarm.client.tally import RunSummary, Tally
+from swarm.client.sources import (
+    OrderedSource,
+    PlannedSource,
+    SharedSource,
+    TaskSource,
+    check_seed,
+)
+from swarm.client.streams import TaskStream
+from swarm.client.tally import Ended, RunSummary, Tally
 from swarm.client.tasks import Task, as_task_set
 from swarm.client.twins import async_twin, sync_twin
 from swarm.client.waiting import offline
-from swarm.protocol.errors import EpisodeGone, ServerUnreachable, StateError, SwarmError
-from swarm.protocol.messages import GrantRequest, PoolSnapshot, Status
-from swarm.protocol.states import EngineState, EpisodeKind, GrantOutcome
+from swarm.protocol.clients import TaskCursor
+from swarm.protocol.episodes import GrantRequest
+from swarm.protocol.errors import (
+    ClientReplaced,
+    EpisodeGone,
+    ServerUnreachable,
+    StateError,
+    SwarmError,
+)
+from swarm.protocol.messages import Status
+from swarm.protocol.pool import PoolSnapshot
+from swarm.protocol.states import CollectionPolicy, EngineState, EpisodeKind, GrantOutcome, Role
+from swarm.triggers import Point, hit
 
 if TYPE_CHECKING:
+    from swarm.client.async_group import AsyncSwarmGroup
     from swarm.client.client import SwarmClient
+    from swarm.client.group import SwarmGroup
+    from swarm.client.group_source import Asked
+
+    AnyClient = SwarmClient | AsyncSwarmClient | SwarmGroup | AsyncSwarmGroup
 
 logger = logging.getLogger(__name__)
 
+BY_AGREEMENT = (CollectionPolicy.C4, CollectionPolicy.C5)
 REFRESH_S = 2.0
 """The pool is looked at again after this long, because other clients change it too."""
 FIRST_LOOK_S = 0.01
@@ -42,15 +69,15 @@ LOOK_AGAIN_S = 0.5
 
 
 async def run_episodes_async(
-    tasks: Any, agent: Agent, *, client: AsyncSwarmClient, **options: Any
+    tasks: Any, agent: Agent, *, client: AsyncSwarmClient | AsyncSwarmGroup, **options: Any
 ) -> RunSummary:
     """Run ``agent`` on the tasks that the server's pool needs, until training is complete.
 
     Args:
-        tasks: a TaskSet, a sequence or an iterable of tasks.
+        tasks: a TaskSet, a sequence or an iterable of tasks (read at once), or a ``TaskStream`` (read as needed, in order).
         agent: ``agent(episode, task) -> reward | (reward, metrics)``; a coroutine function gets an ``AsyncEpisode``, a
             plain function runs in a thread with an ``Episode``.
-        client: a client with a client or admin token.
+        client: a client with a client or admin token, or a group of them (the agent gets a group's episode).
         options: the fields of ``RunOptions``.
 
     Returns:
@@ -61,19 +88,19 @@ async def run_episodes_async(
         StateError: the server is OFFLINE.
         WaitTimeout: nothing moved for ``stall_timeout_s``.
         ServerUnreachable: the server was away for longer than ``unreachable_timeout_s``.
+        ClientReplaced: a later client registered under the same id.
+        ClientUsageError: the arguments can never work, or do not fit the cursor that ``resume`` goes on from.
     """
     settings = RunOptions(**options)
-    planner = Planner(as_task_set(tasks), settings.task_set, settings.data_seed)
-    run = _Run(planner, agent, client, settings)
+    asked = asked_of(client)
+    run = _Run(_source(tasks, asked, settings), agent, asked, settings)
     try:
         return await run.go()
     finally:
         await run.close()
 
 
-def run_episodes(
-    tasks: Any, agent: Agent, *, client: SwarmClient | AsyncSwarmClient, **options: Any
-) -> RunSummary:
+def run_episodes(tasks: Any, agent: Agent, *, client: AnyClient, **options: Any) -> RunSummary:
     """``run_episodes_async`` for a script without an event loop; connects like ``client`` and leaves it open."""
 
     async def go() -> RunSummary:
@@ -83,13 +110,36 @@ def run_episodes(
     return asyncio.run(go())
 
 
+def _source(tasks: Any, client: Asked, options: RunOptions) -> TaskSource:
+    """Where the tasks come from; refuses what can never work before anything is asked."""
+    if options.resume and not client.settings.named:
+        raise ClientUsageError(
+            "resume=True needs a client with an id of its own: the server keeps the place in the tasks by client id.",
+            hint="Make the client with client_id='...', the same one each time.",
+        )
+    if isinstance(tasks, TaskStream):
+        if options.shared:
+            raise ClientUsageError(
+                "A TaskStream cannot be shared: the server's queue needs all ids at once.",
+                hint="Give a task set or a list, or leave out shared.",
+            )
+        return OrderedSource(tasks, options.task_set, options.data_seed)
+    found = as_task_set(tasks)
+    if options.shared:
+        return SharedSource(found, options.task_set, options.data_seed, options.epochs)
+    planner = GroupPlanner if isinstance(client, AsyncGroupSource) else Planner
+    return PlannedSource(planner(found, options.task_set, options.data_seed))
+
+
 class _Run:
     """The state of one ``run_episodes``."""
 
     def __init__(
-        self, planner: Planner, agent: Agent, client: AsyncSwarmClient, options: RunOptions
+        self, source: TaskSource, agent: Agent, client: Asked, options: RunOptions
     ) -> None:
-        self._planner, self._agent, self._client, self._options = planner, agent, client, options
+        self._source, self._agent, self._client, self._options = source, agent, client, options
+        given = options.code_hash if options.code_hash is not None else client.settings.code_hash
+        self._code_hash = given if options.code_hash == "" else given or code_hash_of(agent)
         self._tally = Tally(options.max_consecutive_failures)
         self._jobs: set[asyncio.Task[None]] = set()
         self._not_begun: set[AnyEpisode] = set()
@@ -106,25 +156,70 @@ class _Run:
 
     async def go(self) -> RunSummary:
         """Look, plan, ask, wait; until the end."""
+        await self._begin(await self._look())
         while True:
             pool = await self._look()
-            ended = self._is_over(pool)
+            plan = await self._source.plan(pool, self._options.repeat)
+            ended = self._is_over(pool, plan)
             if ended is not None:
                 # The server ends or refuses what is still open, so agents come to their end by themselves.
                 if self._jobs:
                     await asyncio.wait(self._jobs, timeout=self._options.episode_timeout_s)
                 return self._tally.close(ended)
-            plan = self._planner.plan(pool, self._options.repeat)
             refused = await self._ask_for(plan, pool)
             self._tally.check()
+            await self._agree(pool, plan)
             if refused or not plan:
                 await self._wait(pool)
 
-    def _is_over(self, pool: PoolSnapshot) -> Literal["training_complete", "until_step"] | None:
+    async def _begin(self, pool: PoolSnapshot) -> None:
+        """Go to where the tasks stand, and tell the server where that is; also across a restart of the server."""
+        while True:
+            try:
+                cursor = await self._agreed_cursor()
+                break
+            except ServerUnreachable:
+                pool = await self._look()  # gives up when it was away for too long
+        await self._source.begin(cursor, pool)
+
+    async def _agreed_cursor(self) -> TaskCursor | None:
+        """Where to go on (None: at the beginning), as the server now has it too. Safe to repeat."""
+        options = self._options
+        lease = await self._client.register(Role.TRAINER, self._code_hash)
+        if self._source.queue is not None:
+            await self._client.set_task_queue(options.task_set, self._source.queue)
+        cursor = next((c for c in lease.cursors if c.task_set == options.task_set), None)
+        if options.resume:
+            check_seed(cursor, options.data_seed, self._client_id)
+            return cursor
+        if cursor is not None and cursor.position:
+            logger.info("beginning anew; resume=True would go on after %d tasks", cursor.position)
+            beginning = cursor.model_copy(update={"position": 0, "data_seed": options.data_seed})
+            await self._client.set_cursor(beginning, self._client_id)
+        return None
+
+    async def _agree(self, pool: PoolSnapshot, plan: list[Task]) -> None:
+        """Under C4 and C5: say that the step may be taken, when that is so; a server that restarted is told by the next look."""
+        if pool.policy not in BY_AGREEMENT or self._client_id in pool.agreed:
+            return
+        when = self._options.agree_when
+        # By itself when all that was needed has ended.
+        ready = when(pool) if when else pool.takeable and not plan and not self._jobs
+        if ready and pool.state is EngineState.ROLLING:
+            try:
+                await self._client.agree(pool.step)
+            except (StateError, ServerUnreachable) as error:
+                logger.info("step %d: no agreement: %s", pool.step, error.message)
+
+    def _is_over(self, pool: PoolSnapshot, plan: list[Task]) -> Ended | None:
         if pool.state is EngineState.TRAINED:
             return "training_complete"
         until = self._options.until_step
-        return "until_step" if until is not None and pool.step >= until else None
+        if until is not None and pool.step >= until:
+            return "until_step"
+        # Outside ROLLING the plan is empty for another reason.
+        idle = pool.state is EngineState.ROLLING and not plan and not self._jobs
+        return "tasks_exhausted" if idle and self._source.exhausted else None
 
     async def _look(self) -> PoolSnapshot:
         """The pool, also across a restart of the server; a step seen for the first time is announced."""
@@ -132,7 +227,9 @@ class _Run:
         while True:
             self._look_again.clear()
             try:
-                self._client_id = await self._client.ensure_registered(EpisodeKind.TRAIN)
+                self._client_id = await self._client.ensure_registered(
+                    EpisodeKind.TRAIN, self._code_hash
+                )
                 pool = await self._client.pool()
                 if pool.state is not EngineState.OFFLINE:
                     break
@@ -163,29 +260,41 @@ class _Run:
         for position, task in enumerate(plan):
             while len(self._jobs) >= self._options.parallel:
                 await asyncio.wait(self._jobs, return_when=asyncio.FIRST_COMPLETED)
+            if self._options.agree_when is not None and self._look_again.is_set():
+                return False  # it may want to agree now, before all that was planned is played
             self._tally.check()
-            request = GrantRequest(
-                client_id=self._client_id,
-                task_set=self._options.task_set,
-                task_id=task.task_id,
-                step=pool.step,
-                # With nothing running there is nothing to miss: let the server hold the first request (an eval gate).
-                wait_s=REFRESH_S if position == 0 and not self._jobs else 0.0,
-            )
+            request = self._request(task, pool, first=position == 0)
             try:
                 grant = await self._client.grant(request)
+            except ClientReplaced:
+                raise
             except (StateError, EpisodeGone, ServerUnreachable) as error:
                 logger.info("step %d: no grant for %r: %s", pool.step, task.task_id, error.message)
                 return True
             if grant.outcome is not GrantOutcome.GRANTED:
                 return True
+            hit(Point.CLIENT_GRANTED)
             self._tally.granted(grant.step)
             maker = self._client if self._threads is None else self._threads
-            self._start(maker.episode_of(grant, request), task)
+            episode = maker.episode_of(grant, request)
+            self._not_begun.add(episode)  # given up at the end, if its task turns out to be unknown
+            self._start(episode, self._source.granted(task, grant))
         return False
 
+    def _request(self, task: Task, pool: PoolSnapshot, *, first: bool) -> GrantRequest:
+        return GrantRequest(
+            client_id=self._client_id,
+            task_set=self._options.task_set,
+            task_id=task.task_id,
+            step=pool.step,
+            # With nothing running there is nothing to miss: let the server hold the first request (an eval gate).
+            wait_s=REFRESH_S if first and not self._jobs else 0.0,
+            throttle=self._options.throttle,
+            code_hash=self._code_hash,
+            cursor=self._source.cursor(task, pool.step),
+        )
+
     def _start(self, episode: AnyEpisode, task: Task) -> None:
-        self._not_begun.add(episode)
         job = asyncio.create_task(self._play(episode, task))
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
@@ -208,7 +317,7 @@ class _Run:
             raise await self._stalled()
         if self._poll is None:
             wait_s = self._refresh_s(pool)
-            self._poll = asyncio.create_task(self._client.poll_step(pool.step, wait_s))
+            self._poll = asyncio.create_task(self._client.poll_step(pool.step, wait_s, opened=True))
         look = asyncio.create_task(self._look_again.wait())
         try:
             await asyncio.wait({self._poll, look}, return_when=asyncio.FIRST_COMPLETED)

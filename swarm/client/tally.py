@@ -12,6 +12,8 @@ from swarm.client.errors import TooManyFailures
 from swarm.client.play import Played
 from swarm.client.tasks import Task
 
+Ended = Literal["training_complete", "until_step", "tasks_exhausted"]
+
 
 @dataclass
 class RunSummary:
@@ -31,7 +33,7 @@ class RunSummary:
     """Server steps in which an episode was granted, in order."""
     first_traceback: str = ""
     """Of the first failed episode; empty = none failed."""
-    ended: Literal["training_complete", "until_step", ""] = ""
+    ended: Ended | Literal[""] = ""
     wall_s: float = 0.0
 
     @property
@@ -92,7 +94,7 @@ class Tally:
                 hint="Fix the agent (`swarm debug client.py` runs one episode), then run it again; the server keeps its step.",
             )
 
-    def close(self, ended: Literal["training_complete", "until_step"]) -> RunSummary:
+    def close(self, ended: Ended) -> RunSummary:
         """The summary, complete."""
         self.summary.ended = ended
         self.summary.wall_s = time.monotonic() - self._started

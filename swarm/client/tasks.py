@@ -1,16 +1,16 @@
-"""What an agent works on: ``Task``, the ``TaskSet`` protocol, and readers that make one."""
+"""What an agent works on: ``Task``, and the ``TaskSet`` protocol with its simplest forms. Readers of files are in ``readers``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any, Protocol, cast
 
-import orjson
-
 from swarm.client.errors import ClientUsageError
+
+READ_LIMIT = 1_000_000
+"""Items of an iterable that are read at once; more is a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,22 @@ class ComputedTasks:
         return to_task(self._make(index), index)
 
 
+class RowTasks:
+    """Rows of anything with a length and an index (a data set, an array of records) as tasks, made when they are asked for."""
+
+    def __init__(self, rows: Any, make: Callable[[Any, int], Task] | None = None) -> None:
+        """``make(row, index)`` returns the task; None = ``to_task``."""
+        self._rows, self._make = rows, make or to_task
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> Task:
+        """The row at ``index`` as a task."""
+        return self._make(self._rows[index], index)
+
+
 def to_task(item: Any, index: int) -> Task:
     """Make a Task of a Task, a mapping (``task_id`` or ``id``, else the index) or any JSON value (``payload["value"]``)."""
     if isinstance(item, Task):
@@ -64,18 +80,30 @@ def to_task(item: Any, index: int) -> Task:
 
 
 def as_task_set(tasks: Any, *, limit: int | None = None) -> TaskSet:
-    """Read a sequence, a task set, or an iterable (read once, at most ``limit`` items) as a TaskSet.
+    """Read a sequence, a task set, rows by index, or an iterable (read at once, at most ``limit`` items) as a TaskSet.
 
     Raises:
-        ClientUsageError: it is empty, or an id occurs twice (two tasks under one id would share a group).
+        ClientUsageError: it is empty or too long to be read at once, it is none of these, or an id occurs twice (two tasks
+            under one id would share a group).
     """
     if isinstance(tasks, Sequence):
         found = [to_task(t, i) for i, t in enumerate(cast("Sequence[Any]", tasks))]
     elif hasattr(tasks, "__len__") and hasattr(tasks, "__getitem__"):
-        return _not_empty(cast("TaskSet", tasks))
-    else:
-        items = islice(cast("Iterable[Any]", tasks), limit)
+        found_set = _not_empty(cast("TaskSet", tasks))
+        return found_set if isinstance(cast("Any", found_set)[0], Task) else RowTasks(found_set)
+    elif isinstance(tasks, Iterable):
+        items = islice(cast("Iterable[Any]", tasks), READ_LIMIT if limit is None else limit)
         found = [to_task(t, i) for i, t in enumerate(items)]
+        if limit is None and len(found) == READ_LIMIT:
+            raise ClientUsageError(
+                f"The tasks do not end within {READ_LIMIT} items.",
+                hint="Give TaskStream(tasks), which reads them as they are needed.",
+            )
+    else:
+        raise ClientUsageError(
+            f"A {type(tasks).__name__} is no set of tasks.",
+            hint="Give a list; of a function make ComputedTasks(make, size) or TaskStream(make).",
+        )
     seen: set[str] = set()
     for task in found:
         if task.task_id in seen:
@@ -91,25 +119,3 @@ def _not_empty(tasks: TaskSet) -> TaskSet:
     if len(tasks) == 0:
         raise ClientUsageError("There is no task.", hint="Give at least one task.")
     return tasks
-
-
-def read_jsonl(path: str | Path) -> list[Task]:
-    """Read one task a line; blank lines are skipped, ``task_id`` or ``id`` names the task, else its line number from 0.
-
-    Raises:
-        ClientUsageError: a line is not JSON (the line is named).
-    """
-    return list(_jsonl_lines(Path(path)))
-
-
-def _jsonl_lines(path: Path) -> Iterator[Task]:
-    for number, line in enumerate(path.read_bytes().splitlines()):
-        if not line.strip():
-            continue
-        try:
-            yield to_task(orjson.loads(line), number)
-        except orjson.JSONDecodeError as error:
-            raise ClientUsageError(
-                f"Line {number + 1} of {str(path)!r} is not JSON: {error}.",
-                hint="Write one JSON value a line.",
-            ) from error

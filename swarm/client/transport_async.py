@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import aiohttp
 
-from swarm.client.calls import Call, read_answer, read_error, unreachable
+from swarm.client.calls import Call, headers_of, read_answer, read_error, unreachable, untrusted
 from swarm.client.retry import RETRYABLE_STATUS, Backoff, retry_after_s
 from swarm.client.settings import ClientSettings
 from swarm.protocol.errors import SwarmError
@@ -65,6 +65,8 @@ class AsyncTransport:
         try:
             status, headers, raw = await self._once(call, backoff.left_s)
         except aiohttp.ClientConnectorError as failure:
+            if (refused := untrusted(url, failure)) is not None:
+                return refused, None
             error = unreachable(url, _name(failure), waited_s=backoff.elapsed_s)
             return error, backoff.next_delay()
         except TimeoutError:
@@ -83,9 +85,7 @@ class AsyncTransport:
         return error, backoff.next_delay(retry_after_s(headers))
 
     async def _once(self, call: Call[T], left_s: float) -> tuple[int, dict[str, str], bytes]:
-        headers = {"Authorization": f"Bearer {call.key or self._settings.token}"}
-        if call.body is not None:
-            headers["Content-Type"] = "application/json"
+        headers = headers_of(call, self._settings)
         async with self._open().request(
             call.method,
             self._settings.url + call.path,

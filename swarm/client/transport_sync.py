@@ -15,7 +15,7 @@ from urllib3.exceptions import (
     ReadTimeoutError,
 )
 
-from swarm.client.calls import Call, read_answer, read_error, unreachable
+from swarm.client.calls import Call, headers_of, read_answer, read_error, unreachable, untrusted
 from swarm.client.retry import RETRYABLE_STATUS, Backoff, retry_after_s
 from swarm.client.settings import ClientSettings
 from swarm.protocol.errors import SwarmError
@@ -67,6 +67,8 @@ class SyncTransport:
                 url, "the server accepted no answer in time", waited_s=backoff.elapsed_s
             ), None
         except (HTTPError, OSError) as failure:
+            if (refused := untrusted(url, failure)) is not None:
+                return refused, None
             why = f"{type(failure).__name__}: {failure}"
             error = unreachable(url, why, waited_s=backoff.elapsed_s)
             return error, backoff.next_delay() if call.repeatable else None
@@ -80,9 +82,7 @@ class SyncTransport:
         return error, backoff.next_delay(retry_after_s(headers))
 
     def _once(self, call: Call[T], left_s: float) -> urllib3.BaseHTTPResponse:
-        headers = {"Authorization": f"Bearer {call.key or self._settings.token}"}
-        if call.body is not None:
-            headers["Content-Type"] = "application/json"
+        headers = headers_of(call, self._settings)
         return self._pool.request(
             call.method,
             self._settings.url + call.path,

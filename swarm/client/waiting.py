@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from swarm.client.errors import TrainingComplete, WaitTimeout
+from swarm.protocol.episodes import Grant, GrantRequest
 from swarm.protocol.errors import StateError
-from swarm.protocol.messages import Grant, GrantRequest, Status
+from swarm.protocol.messages import Status
 from swarm.protocol.states import EngineState, GrantOutcome
 
 

@@ -5,17 +5,21 @@ Every field says its unit, what ``None`` means, and what it changes.
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+import re
+from typing import Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from swarm.protocol.states import CollectionPolicy, GroupRule
 
+SHARE_SLACK = 1e-6
+
 
 class Section(BaseModel):
-    """A frozen section: unknown keys are refused."""
+    """A frozen section: unknown keys are refused, and so are numbers that JSON cannot carry (NaN, infinity)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ModelConfig(Section):
@@ -27,6 +31,8 @@ class ModelConfig(Section):
     """Tokens of prompt plus answer; None = the model's max_position_embeddings."""
     tool_parser: str | None = None
     """Named tool-call parser; None = the one that the model's config names (``a3r_tool_parser``), else ``hermes``."""
+    reasoning: Literal["auto", "off"] = "auto"
+    """auto: thinking (``<think>...</think>``) is told apart from the answer when the model's template knows it; off: it stays text, marks included."""
 
 
 class SamplingConfig(Section):
@@ -35,7 +41,34 @@ class SamplingConfig(Section):
     max_response_tokens: int = Field(default=256, ge=1)
     """Tokens of one answer at most; a larger ``max_tokens`` of the caller is cut to this and the applied value recorded."""
     default_temperature: float = Field(default=1.0, ge=0.0)
-    """Used when the caller sends none."""
+    """Used when the caller sends none; must not be 0 when ``train.greedy`` replaces by it."""
+    train: TrainSampling = Field(default_factory=lambda: TrainSampling())
+    volatile: tuple[str, ...] = ()
+    """Regular expressions (full lines) of system text that some CLIs change on each request (dates, token counts): left out of matching and rendering, kept in the trace."""
+    divergence_alarm: float = Field(default=0.1, ge=0.0, le=1.0)
+    """Share of a step's calls that diverge from captured history above which the status carries a warning and an event is recorded."""
+
+    @field_validator("volatile")
+    @classmethod
+    def _patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                msg = f"{pattern!r} is no regular expression: {error}"
+                raise ValueError(msg) from error
+        return value
+
+
+class TrainSampling(Section):
+    """What becomes of requests in train mode whose sampling the trainer cannot use as it is. Evaluation keeps the caller's settings."""
+
+    greedy: Literal["default_temperature", "mask", "refuse"] = "default_temperature"
+    """Temperature 0: sampled at ``sampling.default_temperature`` instead (the reply says so), sampled greedily and masked, or answered 400."""
+    truncation: Literal["replay", "ignore", "refuse"] = "replay"
+    """top_p, top_k, min_p, grammars: what they left possible is recorded and the loss uses that distribution; or they are left out (grammars never are: they are then masked); or answered 400."""
+    max_kept: int = Field(default=1024, ge=1)
+    """Token ids recorded for one position at most; a position that needs more masks its call (``sampling_not_replayable``)."""
 
 
 class AlgorithmConfig(Section):
@@ -51,6 +84,8 @@ class AlgorithmConfig(Section):
     minibatches: int = Field(default=1, ge=1)
     """Optimizer steps per batch (groups are split, never an episode)."""
     epochs: int = Field(default=1, ge=1)
+    kl_coef: float = Field(default=0.0, ge=0.0)
+    """Weight of the KL penalty towards the model that training began with, per trained token (k3 estimator, Schulman 2020). 0: no reference model is kept."""
 
 
 class OptimizerConfig(Section):
@@ -62,6 +97,25 @@ class OptimizerConfig(Section):
     weight_decay: float = Field(default=0.0, ge=0.0)
     grad_clip: float = Field(default=1.0, gt=0.0)
     """Global gradient norm at most."""
+
+
+class MixStage(Section):
+    """Shares of the task sets from one server step on."""
+
+    from_step: int = Field(default=0, ge=0)
+    """First server step (status ``step``, from 0) that these shares hold for."""
+    shares: dict[str, float]
+    """task_set -> share; positive, they add up to 1 (within 1e-6)."""
+
+    @model_validator(mode="after")
+    def _shares_of_one(self) -> MixStage:
+        total = math.fsum(self.shares.values())
+        if any(share <= 0 for share in self.shares.values()) or abs(total - 1.0) > SHARE_SLACK:
+            msg = (
+                f"mix shares must be positive and add up to 1; {self.shares!r} add up to {total:g}"
+            )
+            raise ValueError(msg)
+        return self
 
 
 class BatchConfig(Section):
@@ -79,6 +133,26 @@ class BatchConfig(Section):
     """ROLLING_POST waits this long for open train episodes."""
     max_groups_factor: int = Field(default=8, ge=1)
     """C2 and C3 try at most B x this groups in a step (groups that were lost or cannot train are replaced), then train on what is trainable (or advance with nothing) and say so."""
+    mix: tuple[MixStage, ...] = ()
+    """Exact shares of task sets, by server-side quotas; ``{"math": 0.4, "code": 0.6}`` is short for one stage from step 0. Empty: first come, first served. With a mix, task sets it does not name get no train grants."""
+    code_change: Literal["keep", "discard"] = "keep"
+    """What happens to the open step's episodes of an older client code hash when a client with a newer one registers: finished groups are kept, or discarded. Groups never mix code hashes."""
+
+    @field_validator("mix", mode="before")
+    @classmethod
+    def _short_mix(cls, value: object) -> object:
+        if isinstance(value, dict):
+            return ({"shares": cast("object", value)},) if value else ()
+        return value
+
+    @field_validator("mix")
+    @classmethod
+    def _mix_in_order(cls, value: tuple[MixStage, ...]) -> tuple[MixStage, ...]:
+        starts = [stage.from_step for stage in value]
+        if value and (starts[0] != 0 or sorted(set(starts)) != starts):
+            msg = f"mix stages must begin at step 0 and ascend; they begin at {starts!r}"
+            raise ValueError(msg)
+        return value
 
 
 class EpisodeLimits(Section):
@@ -103,9 +177,21 @@ class EvalGate(Section):
     """Steps at which train grants wait until an evaluator closed its round."""
 
     at_steps: tuple[int, ...] = ()
-    """Server steps (0 = before any update). Empty: evaluation never holds training."""
+    """Server steps (0 = before any update). With ``every_steps`` unset too: evaluation never holds training."""
+    every_steps: int | None = Field(default=None, ge=1)
+    """Also each step that is a multiple of this (0 included)."""
     deadline_s: float = Field(default=600.0, gt=0.0)
     """After this the gate opens by itself and the round is reported as missed; it is never counted as passed."""
+
+
+class AsyncConfig(Section):
+    """Asynchronous training: rolling goes on while the weights move. Off by default."""
+
+    enabled: bool = False
+    max_staleness: int = Field(default=1, ge=0)
+    """Policy versions between the oldest token of an episode and the version that an update starts from, at most. Older episodes are dropped with the reason ``stale``. 0 still lets rolling overlap the update."""
+    importance_cap: float = Field(default=2.0, gt=0.0)
+    """Truncation of the importance weight trainer/sampler of each token (truncated importance sampling, Ionides 2008); the share of clipped tokens is a metric."""
 
 
 class TrainConfig(Section):
@@ -124,14 +210,10 @@ class TrainConfig(Section):
     episode: EpisodeLimits = EpisodeLimits()
     checkpoint: CheckpointConfig = CheckpointConfig()
     eval_gate: EvalGate = EvalGate()
+    asynchronous: AsyncConfig = AsyncConfig()
+    engine_hang_s: float = Field(default=300.0, gt=0.0)
+    """An engine process that is alive and says nothing for this long (it beats while it samples, trains and saves) is killed and replaced."""
     match: Literal["token", "text"] = "token"
     """How calls merge into rows: by token prefix (exact) or by message text (splices captured ids)."""
     stop_at_step: int = Field(default=40, ge=1)
     """Steps after which the server is TRAINED and its weights frozen."""
-
-    @model_validator(mode="after")
-    def _only_policies_that_exist(self) -> TrainConfig:
-        if self.batch.policy in (CollectionPolicy.C4, CollectionPolicy.C5):
-            msg = f"batch.policy {self.batch.policy.value!r} is not served yet: choose one of 'C1', 'C2', 'C3'"
-            raise ValueError(msg)
-        return self

@@ -6,13 +6,18 @@ Tree::
     ├── ConfigError            400  a config value is missing, unknown or out of range
     ├── RequestError           400  a request that can never succeed as sent
     │   ├── UnsupportedParameter
-    │   └── ContextLengthExceeded
-    ├── AuthError              401  no token, a tampered key, or a token without that power
+    │   ├── ContextLengthExceeded
+    │   └── BodyTooLarge       413  more bytes, values or levels than any request needs
+    ├── AuthError              401  no key, or one that is unknown, tampered with or expired
+    │   └── Forbidden          403  a key of this server that has no power to do this
     ├── NotFoundError          404  no such episode, client or checkpoint
     ├── StateError             409  the server's state does not allow this (control routes only)
+    │   └── ClientReplaced     409  a later client registered under the same id
     ├── EpisodeGone            410  the episode ended, expired or did not survive a restart
     ├── RewardError            422  a reward that is not a finite number
+    │   └── TokensError        422  advantages, weights or masks that do not fit the call's tokens
     ├── QueueFull              429  too many held calls; the only answer an SDK should retry
+    ├── CheckpointFailed       507  weights could not be written (a full disk); the engine lives on
     ├── EngineFailed           503  the engine process is gone and could not be brought back
     ├── JournalFailed          500  the journal's file cannot be written or read; nothing was acknowledged
     └── ServerUnreachable      (client side only) no answer within the deadline
@@ -89,11 +94,25 @@ class ContextLengthExceeded(RequestError):
     code = "context_length_exceeded"
 
 
+class BodyTooLarge(RequestError):
+    """A body with more bytes, values or levels of nesting than any request needs."""
+
+    code = "body_too_large"
+    status = 413
+
+
 class AuthError(SwarmError):
-    """No token, a key that was tampered with or expired, or a token without the power asked for."""
+    """No key or token, or one that is unknown, was tampered with, or has expired."""
 
     code = "auth_failed"
     status = 401
+
+
+class Forbidden(AuthError):
+    """A key or token of this server, but without the power asked for: another one is needed, not a new one."""
+
+    code = "forbidden"
+    status = 403
 
 
 class NotFoundError(SwarmError):
@@ -110,6 +129,12 @@ class StateError(SwarmError):
     status = 409
 
 
+class ClientReplaced(StateError):
+    """A later instance of the client registered under the same id; this one must stop."""
+
+    code = "client_replaced"
+
+
 class EpisodeGone(SwarmError):
     """The episode has ended, passed a deadline, or did not survive a restart of the server."""
 
@@ -124,6 +149,12 @@ class RewardError(SwarmError):
     status = 422
 
 
+class TokensError(RewardError):
+    """Advantages, weights or masks of a finish that do not fit the sampled tokens of the call that they are for."""
+
+    code = "tokens_invalid"
+
+
 class QueueFull(SwarmError):
     """Too many calls are held; retry later (the answer carries ``Retry-After``)."""
 
@@ -136,6 +167,13 @@ class EngineFailed(SwarmError):
 
     code = "engine_failed"
     status = 503
+
+
+class CheckpointFailed(SwarmError):
+    """The weights could not be written: the disk is full or read-only. The engine lives on, what was saved before stays."""
+
+    code = "checkpoint_failed"
+    status = 507
 
 
 class JournalFailed(SwarmError):
@@ -162,7 +200,8 @@ def _tree(cls: type[SwarmError]) -> dict[str, type[SwarmError]]:
 def error_from_envelope(body: object, status: int) -> SwarmError:
     """Rebuild the server's error from its wire form; an unknown shape becomes a plain ``SwarmError``."""
     error = _mapping(_mapping(body).get("error"))
-    cls = _tree(SwarmError).get(str(error.get("type", "")), SwarmError)
+    name = error.get("class") or error.get("type", "")
+    cls = _tree(SwarmError).get(str(name), SwarmError)
     message = str(
         error.get("message") or f"The server answered HTTP {status} without an error body."
     )

@@ -15,6 +15,7 @@ class EngineState(StrEnum):
         "ROLLING_POST"  # the batch is complete; open train episodes may end, no new train grant
     )
     WEIGHT_SYNCING = "WEIGHT_SYNCING"  # the optimizer moves; calls are held
+    WEIGHT_EXPORTING = "WEIGHT_EXPORTING"  # the new weights are written as a checkpoint; calls are held, no train grant
     TRAINED = "TRAINED"  # stop_at_step reached; weights frozen, eval goes on
 
 
@@ -75,13 +76,28 @@ class FateReason(StrEnum):
     NONE = ""
     ZERO_ADVANTAGE = "zero_advantage"  # masked: the group's rewards are all equal
     GREEDY = "greedy_sampling"  # masked: temperature 0 has no usable log-probability
-    AGENT_NOT_TRAINED = "agent_not_trained"
+    AGENT_NOT_TRAINED = "agent_not_trained"  # masked: its key was made with train=False
+    EXCLUDED_CALL = "excluded_call"  # masked: the client tagged the call as not for training
+    SAMPLING = "sampling_not_replayable"  # masked: sampled in a way whose log-probability cannot be replayed
+    CLIENT_MASK = "client_mask"  # masked: the finish carried a mask or a zero weight for it
+    ROLLED_BACK = "rolled_back"  # masked: it was in the batch, and the update was undone
+    CODE_CHANGED = "code_changed"  # dropped: an older version of the client's code produced it
+    STALE = "stale"  # dropped: sampled too many policy versions ago (asynchronous mode)
+    NOT_COMMITTED = "not_committed"  # dropped: prepared in a swarm group and never committed
     ABORTED_CALL = "aborted_call"
     EPISODE_ABORTED = "episode_aborted"
     EPISODE_EXPIRED = "episode_expired"
     LEFTOVER = "leftover"  # finished, but not part of the batch that fired
     GROUP_DROPPED = "group_dropped"
     EVAL = "eval"
+
+
+class ConfigEffect(StrEnum):
+    """When a changed key of the configuration takes effect."""
+
+    STEP = "step"  # at the next step boundary, while training goes on
+    ENGINE = "engine"  # stop and start the engine: the run goes on
+    RUN = "run"  # stop the engine: a new run (incarnation) begins at step 0
 
 
 class Role(StrEnum):

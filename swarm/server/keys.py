@@ -12,6 +12,7 @@ import secrets
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from itsdangerous import BadData, URLSafeSerializer
@@ -21,7 +22,7 @@ from swarm.protocol.errors import AuthError, ConfigError
 KEY_PREFIX = "sk-swarm-"
 TOKEN_FILE = "tokens.json"  # noqa: S105 - the name of a file
 _SALT = "swarm.episode-key.v1"
-_CACHE_LIMIT = 65536
+_CACHE_LIMIT = 8192
 
 
 class Power(StrEnum):
@@ -41,6 +42,11 @@ class Tokens:
     eval: str = field(repr=False)
     signing: str = field(repr=False)
     """Signs episode keys; it opens no route."""
+
+    @property
+    def server_id(self) -> str:
+        """Name of this state folder's server, for good: 16 hex digits that tell nothing of the secret they come from."""
+        return hmac.new(self.signing.encode(), b"swarm.server-id.v1", "sha256").hexdigest()[:16]
 
     @classmethod
     def mint(cls) -> Tokens:
@@ -124,23 +130,32 @@ class Tokens:
         return found
 
 
+class KeyHolder(NamedTuple):
+    """Whom an episode key lets in."""
+
+    episode_id: str
+    agent: str = ""
+    """One agent of a multi-agent episode; empty = the episode's own key."""
+
+
 class EpisodeKeys:
     """Signs and checks episode keys: ``sk-swarm-<payload>.<signature>``; the payload is readable, not forgeable."""
 
     def __init__(self, signing: str) -> None:
         """``signing`` is the secret of ``Tokens.signing``."""
         self._serializer = URLSafeSerializer(signing, salt=_SALT)
-        self._known: dict[str, tuple[str, int]] = {}
+        self._known: dict[str, tuple[KeyHolder, int]] = {}
 
-    def sign(self, episode_id: str, expires_at: float) -> str:
-        """Return the key of an episode, valid until ``expires_at`` (unix seconds, rounded up)."""
+    def sign(self, episode_id: str, expires_at: float, agent: str = "") -> str:
+        """Return the key of an episode (or of one ``agent`` in it), valid until ``expires_at`` (unix seconds, rounded up)."""
         whole = -int(-expires_at // 1)
-        key = self._spell(episode_id, whole)
-        self._remember(key, (episode_id, whole))  # its holder is about to present it
+        holder = KeyHolder(episode_id, agent)
+        key = self._spell(holder, whole)
+        self._remember(key, (holder, whole))  # its holder is about to present it
         return key
 
-    def verify(self, key: str, now: float) -> str:
-        """Return the episode id that ``key`` opens at ``now`` (unix seconds). Whether it is still open is not known here.
+    def verify(self, key: str, now: float) -> KeyHolder:
+        """Return what ``key`` opens at ``now`` (unix seconds). Whether the episode is still open is not known here.
 
         Raises:
             AuthError: not a key of this server, changed by one character, or expired.
@@ -149,34 +164,36 @@ class EpisodeKeys:
         if known is None:
             known = self._decode(key)
             self._remember(key, known)
-        episode_id, expires_at = known
+        holder, expires_at = known
         if now >= expires_at:
             raise AuthError(
                 "the episode key has expired",
                 hint="ask for a new episode; a key lives as long as its episode may",
             )
-        return episode_id
+        return holder
 
-    def _decode(self, key: str) -> tuple[str, int]:
+    def _decode(self, key: str) -> tuple[KeyHolder, int]:
         hint = "use the api_key of the grant unchanged; it opens only its own episode on its own server"
         if not key.startswith(KEY_PREFIX):
             raise AuthError("this is not an episode key", hint=hint)
         try:
             payload = self._serializer.loads(key[len(KEY_PREFIX) :])
-            episode_id, expires_at = str(payload["e"]), int(payload["x"])
+            holder = KeyHolder(str(payload["e"]), str(payload.get("a", "")))
+            expires_at = int(payload["x"])
         except (BadData, KeyError, TypeError, ValueError):
             # The cause is left out: its text quotes the key.
             raise AuthError("the episode key is damaged or of another server", hint=hint) from None
-        if (
-            self._spell(episode_id, expires_at) != key
-        ):  # base64 has spare bits: one key, one spelling
+        if self._spell(holder, expires_at) != key:  # base64 has spare bits: one key, one spelling
             raise AuthError("the episode key is damaged or of another server", hint=hint)
-        return episode_id, expires_at
+        return holder, expires_at
 
-    def _spell(self, episode_id: str, expires_at: int) -> str:
-        return f"{KEY_PREFIX}{self._serializer.dumps({'e': episode_id, 'x': expires_at})}"
+    def _spell(self, holder: KeyHolder, expires_at: int) -> str:
+        payload: dict[str, str | int] = {"e": holder.episode_id, "x": expires_at}
+        if holder.agent:
+            payload["a"] = holder.agent
+        return f"{KEY_PREFIX}{self._serializer.dumps(payload)}"
 
-    def _remember(self, key: str, known: tuple[str, int]) -> None:
+    def _remember(self, key: str, known: tuple[KeyHolder, int]) -> None:
         if len(self._known) >= _CACHE_LIMIT:
             self._known.clear()
         self._known[key] = known

@@ -8,26 +8,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import ipaddress
-import json
+import gc
 import logging
 import os
 import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import uvicorn
 import uvloop
 
-from swarm.protocol.config import TrainConfig
-from swarm.protocol.errors import ConfigError, SwarmError
+from swarm.protocol.errors import SwarmError
+from swarm.server.announce import check_address, check_hub, read_hub_token
+from swarm.server.exposure import SetupError, check_bind, check_tls
 from swarm.server.keys import Tokens
+from swarm.server.notices import Notices, Place
 from swarm.server.ports import Engine
+from swarm.server.redaction import Redactor, redact_logs
 from swarm.server.routes.app import create_app
+from swarm.server.serve_options import ServeOptions
+from swarm.server.service.clock import Clock
 from swarm.server.service.service import SwarmService
 
 logger = logging.getLogger(__name__)
@@ -38,58 +41,48 @@ GRACE_S = 2
 CLOSE_S = 15
 """Seconds that the service and its engine get to end after that."""
 EXIT_STUCK = 1
+HUB_TOKEN = "HUB_TOKEN"  # noqa: S105 - what the hub's token is called, not the token
 KEEP_ALIVE_S = 120
 """Idle connections are kept this long: longer than any client's pool, so that no client writes into a closing one."""
+COLLECT_AFTER = (20_000, 20, 20)
+"""Thresholds of Python's collector of cycles. By default it takes a fifth of the time of a server that keeps thousands of
+conversations, to find nothing: what a call leaves behind is freed by its count."""
 
 
-class SetupError(ConfigError):
-    """The server cannot run with this port, state directory or configuration."""
-
-
-@dataclass(frozen=True)
-class ServeOptions:
-    """What ``swarm serve`` was asked for."""
-
-    state_dir: Path
-    host: str = "127.0.0.1"
-    port: int = 0
-    """0 = any free port."""
-    config: TrainConfig | None = None
-    """Set before anything else; None = a client will ``PUT /swarm/config``."""
-    start: bool = False
-    """Boot the engine once listening."""
-    resume: bool = False
-    """Take up the run that the state directory's journal tells of."""
-    ready_file: Path | None = None
-    """Written atomically once listening: ``{"url", "port", "pid", "state_dir"}``."""
-    trust_proxy: bool = False
-
-
-def serve(options: ServeOptions, engine_factory: Callable[[str], Engine]) -> None:
-    """Run the server until SIGTERM or SIGINT.
+def serve(
+    options: ServeOptions, engine_factory: Callable[[str], Engine], clock: Clock | None = None
+) -> None:
+    """Run the server until SIGTERM or SIGINT; ``clock`` is the machine's unless a proof brings its own.
 
     Raises:
-        SetupError: The state directory is not writable or in use by another server, or the port is taken.
+        SetupError: The state directory is not writable or in use by another server, the port is taken, the certificate
+            cannot be used, or tokens would travel unencrypted.
         SwarmError: The configuration was refused.
     """
+    tls = check_tls(options.tls_cert, options.tls_key)
+    exposed = check_bind(options.host, tls=tls, insecure_http=options.insecure_http)
+    hub_token = _hub_token(options)
     state_dir = _writable(options.state_dir)
     _prepare_ready_file(options.ready_file)
     with locked(state_dir), listening(options.host, options.port) as sock:
-        if not is_loopback(options.host):
+        if exposed:
             logger.warning(
                 "Listening on %s: tokens and keys travel unencrypted. Put TLS or a tunnel in front.",
                 options.host,
             )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_run(options, state_dir, sock, engine_factory))
+            place = Place(options, state_dir, sock, hub_token)
+            runner.run(_run(place, engine_factory, clock))
 
 
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` can be reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _hub_token(options: ServeOptions) -> str:
+    """Read the token for announcing, before anything starts; empty without a hub."""
+    if options.announce is None:
+        return ""
+    check_hub(options.announce, insecure=options.insecure_http)
+    if options.announce_url is not None:
+        check_address(options.announce_url)
+    return read_hub_token(options.announce_token_file)
 
 
 def _writable(folder: Path) -> Path:
@@ -181,31 +174,44 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         yield sock
 
 
-async def _run(
-    options: ServeOptions,
-    state_dir: Path,
-    sock: socket.socket,
-    engine_factory: Callable[[str], Engine],
-) -> None:
+async def _run(place: Place, engine_factory: Callable[[str], Engine], clock: Clock | None) -> None:
+    options, state_dir = place.options, place.state_dir
     tokens = Tokens.load(state_dir)
+    redactor = Redactor.of_server(tokens, {**options.secrets, HUB_TOKEN: place.hub_token})
+    redact_logs(redactor)
     service = await SwarmService.open(
-        state_dir=state_dir, engine_factory=engine_factory, tokens=tokens, resume=options.resume
+        state_dir=state_dir,
+        engine_factory=engine_factory,
+        tokens=tokens,
+        clock=clock,
+        resume=options.resume,
+        redactor=redactor,
     )
     boot: asyncio.Task[None] | None = None
+    notices = Notices(place, service, tokens)
     try:
-        if options.config is not None:
-            await service.configure(options.config)
-        server = _HttpServer(
-            _http_config(service, tokens, options), lambda: _announce(options, state_dir, sock)
-        )
+        # A restart with the file that the run began with must not undo what was changed since.
+        known = options.resume and service.began_with(options.config)
+        if options.config is not None and not known:
+            await service.configure(options.config, who="serve")
+        server = _HttpServer(_http_config(service, tokens, options), notices.post)
         server.stop_on_signals()
+        _collect_seldom()
         if options.start or options.resume:
             boot = asyncio.create_task(_start(service))
-        await server.serve(sockets=[sock])
+        await server.serve(sockets=[place.sock])
     finally:
+        await notices.withdraw()
         if boot is not None:
             boot.cancel()
         await _close_or_exit(service)
+
+
+def _collect_seldom() -> None:
+    """Take what was imported out of the collector's sight, and let it look less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
 
 
 async def _close_or_exit(service: SwarmService) -> None:
@@ -232,6 +238,8 @@ async def _start(service: SwarmService) -> None:
 def _http_config(service: SwarmService, tokens: Tokens, options: ServeOptions) -> uvicorn.Config:
     return uvicorn.Config(
         create_app(service, tokens, trust_proxy=options.trust_proxy),
+        ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key,
         loop="none",
         http="httptools",
         ws="none",
@@ -271,23 +279,3 @@ class _HttpServer(uvicorn.Server):
         """Begin to accept connections, then announce."""
         await super().startup(sockets)
         self._on_listening()
-
-
-def _announce(options: ServeOptions, state_dir: Path, sock: socket.socket) -> None:
-    host, port = sock.getsockname()[:2]
-    # A wildcard address cannot be dialled; the record is for programs on this machine.
-    address = ipaddress.ip_address(host)
-    if address.is_unspecified:
-        host = "127.0.0.1" if address.version == 4 else "::1"
-    dialled = f"[{host}]" if ":" in host else host
-    url = f"http://{dialled}:{port}"
-    logger.info("Listening on %s (state in %s)", url, state_dir)
-    if options.ready_file is not None:
-        record = {"url": url, "port": port, "pid": os.getpid(), "state_dir": str(state_dir)}
-        _write_atomically(options.ready_file, json.dumps(record))
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)

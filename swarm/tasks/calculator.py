@@ -20,7 +20,7 @@ from typing import Any, Literal
 from swarm.client.chat import ChatResult
 from swarm.client.episode import AsyncEpisode
 from swarm.client.tasks import Task
-from swarm.protocol.messages import EpisodeTrace
+from swarm.protocol.records import EpisodeTrace
 from swarm.protocol.states import FinishReason
 
 TASK_SET = "calculator"

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import urllib3
 import uvicorn
 
 from swarm.server.keys import Tokens
 from swarm.server.ports import Engine
 from swarm.server.routes.app import create_app
-from swarm.server.service.service import SwarmService
+from swarm.server.service.service import LEASE_S, SwarmService
 from swarm.testing.toy_engine import ToyFleet
 
 START_S = 10.0
@@ -38,6 +39,7 @@ def live_server(
     *,
     resume: bool = False,
     port: int = 0,
+    lease_s: float = LEASE_S,
 ) -> Generator[LiveServer]:
     """Serve until the block ends. A second server on the same ``state_dir`` with ``resume`` takes the run up.
 
@@ -46,15 +48,19 @@ def live_server(
         fleet: makes engines; a ``ToyFleet`` by default.
         resume: read the journal and boot.
         port: 0 = any free one.
+        lease_s: of registered clients.
     """
     engines = fleet or ToyFleet()
     tokens = Tokens.load(state_dir)
     with socket.create_server(("127.0.0.1", port)) as listener:
-        thread = _ServerThread(state_dir, engines, tokens, listener, resume=resume)
+        thread = _ServerThread(state_dir, engines, tokens, listener, resume=resume, lease_s=lease_s)
         thread.start()
         try:
             thread.wait_until_listening()
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            # A router is built when a request first gets to it, with warnings filtered for the whole process: servers in
+            # threads must not do that at the same time. A path that nobody serves gets to all of them.
+            urllib3.request("GET", f"{url}/nowhere", timeout=START_S, retries=False)
             yield LiveServer(url, tokens, state_dir, engines)
         finally:
             thread.end()
@@ -71,10 +77,11 @@ class _ServerThread(threading.Thread):
         listener: socket.socket,
         *,
         resume: bool,
+        lease_s: float,
     ) -> None:
         super().__init__(name="live-server", daemon=True)
         self._state_dir, self._fleet, self._tokens = state_dir, fleet, tokens
-        self._listener, self._resume = listener, resume
+        self._listener, self._resume, self._lease_s = listener, resume, lease_s
         self._ready = threading.Event()
         self._server: uvicorn.Server | None = None
         self._failure: BaseException | None = None
@@ -94,6 +101,7 @@ class _ServerThread(threading.Thread):
             engine_factory=self._fleet,
             tokens=self._tokens,
             resume=self._resume,
+            lease_s=self._lease_s,
         )
         try:
             if self._resume:

@@ -7,14 +7,16 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from swarm.protocol.config import TrainConfig
+from swarm.protocol.episodes import FinishReply, FinishRequest, Grant, GrantRequest
 from swarm.protocol.errors import EpisodeGone
-from swarm.protocol.messages import FinishReply, FinishRequest, Grant, GrantRequest
 from swarm.protocol.states import EpisodeKind, GrantOutcome
 from swarm.server.keys import Tokens
 from swarm.server.service.calls import ChatCall, ChatReply
 from swarm.server.service.clock import Clock
+from swarm.server.service.episodes import Episode
 from swarm.server.service.service import SwarmService
 from swarm.testing.toy_engine import ToyFleet
 
@@ -52,13 +54,18 @@ async def toy_service(
         await service.close()
 
 
+async def reply_to(service: SwarmService, episode: Episode, call: ChatCall) -> ChatReply:
+    """Answer a call that asks for one choice; return that."""
+    return (await service.answer(episode, call)).choices[0]
+
+
 async def ask(service: SwarmService, grant: Grant, turns: int = 1) -> list[ChatReply]:
     """Hold a conversation of ``turns`` calls in a granted episode; return the replies."""
     episode = service.episode_for_key(grant.api_key)
     messages = [{"role": "user", "content": f"Compute {grant.group_id}."}]
     replies: list[ChatReply] = []
     for _ in range(turns):
-        reply = await service.chat(episode, ChatCall(messages=list(messages)))
+        reply = await reply_to(service, episode, ChatCall(messages=list(messages)))
         replies.append(reply)
         messages += [reply.message, {"role": "user", "content": "Again."}]
     return replies
@@ -77,10 +84,11 @@ async def take(
     wait_s: float = 0.0,
     step: int | None = None,
     client_id: str = "client",
+    **more: Any,
 ) -> Grant:
-    """Ask for an episode of a task."""
+    """Ask for an episode of a task; ``more`` are further fields of ``GrantRequest``."""
     request = GrantRequest(
-        client_id=client_id, kind=kind, task_id=task_id, wait_s=wait_s, step=step
+        client_id=client_id, kind=kind, task_id=task_id, wait_s=wait_s, step=step, **more
     )
     return await service.grant(request, base_url=BASE_URL)
 

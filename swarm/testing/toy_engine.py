@@ -2,13 +2,17 @@
 
 Same contract as every engine (``swarm.server.ports.Engine``): the same noise key, weights and prompt give the same
 tokens; the same batches give the same fingerprint; a checkpoint folder restores it. ``kill`` plays the death of the process.
+With ``asynchronous.enabled`` an overlapped update may run beside generations, chunks tell versions, and a stream that
+outlives the update goes on with what the new weights would say.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import json
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,13 +22,15 @@ import msgspec
 from tokenizers import Tokenizer
 
 from swarm.protocol.config import TrainConfig
-from swarm.protocol.errors import EngineFailed
+from swarm.protocol.errors import CheckpointFailed, EngineFailed
+from swarm.server.constraints import Grammars
 from swarm.server.model_files import resolve_model
 from swarm.server.ports import Chunk, EngineInfo, GenerateRequest, TrainBatch, TrainResult, TrainRow
 
 Script = Callable[[GenerateRequest], str | None]
 """Text to answer with (tokenised, end token added); None = keyed random tokens."""
 STATE_FILE = "toy.json"
+KEPT_BATCHES = 256
 
 
 class ToyEngine:
@@ -37,19 +43,29 @@ class ToyEngine:
         """Real seconds before a generation answers."""
         self.hold: asyncio.Event | None = None
         """When set (the attribute), generations wait for the event."""
+        self.hold_after = 0
+        """Tokens that a stream has handed out when it begins to wait for ``hold``."""
         self.train_gate: asyncio.Event | None = None
         """When set (the attribute), updates wait for the event."""
         self.boot_gate: asyncio.Event | None = None
         """When set (the attribute), ``boot`` waits for the event."""
+        self.refuse_save = ""
+        """Non-empty: ``save`` fails with this reason, as on a full disk."""
+        self.save_gate: asyncio.Event | None = None
+        """When set (the attribute), ``save`` waits for the event."""
         self.refuse_boot = ""
         """Non-empty: ``boot`` fails with this reason."""
         self.roll_back_steps: set[int] = set()
         """Updates of these steps are undone, as for non-finite weights."""
         self.die_in_train: dict[int, str] = {}
         """step -> "before" or "after": the process dies around that update, once."""
+        self.before_abort = 0
+        """Tokens that a generation has sampled by the time it is aborted."""
+        self.sampled = 0
+        """Tokens handed out so far, whoever got them."""
         self.booted = 0
         self.batches: list[TrainBatch] = []
-        """Every batch that moved these weights, in order."""
+        """The batches that moved these weights, in order; the last ``KEPT_BATCHES``."""
         self.generating = 0
         self.closed = False
         self.max_model_len = 512
@@ -59,9 +75,12 @@ class ToyEngine:
         self._running: dict[str, asyncio.Event] = {}
         self._fingerprint = ""
         self._version = 0
+        self._apart = False
+        self._kl_coef = 0.0
         self._vocab = 0
         self._eos = 0
         self._tokenizer: Tokenizer | None = None
+        self._grammars: Grammars | None = None
 
     async def boot(self, config: TrainConfig, *, checkpoint: str | None = None) -> EngineInfo:
         """Load the model folder's sizes and the checkpoint's hash."""
@@ -75,6 +94,8 @@ class ToyEngine:
         self._vocab, self._eos = int(model["vocab_size"]), int(model["eos_token_id"])
         self.max_model_len = config.model.max_model_len or int(model["max_position_embeddings"])
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._grammars = Grammars(folder, self._vocab, [self._eos])
+        self._apart, self._kl_coef = config.asynchronous.enabled, config.algorithm.kl_coef
         self._fingerprint, self._version = _hash("model", folder.name), 0
         if checkpoint is not None:
             path = Path(checkpoint) / STATE_FILE
@@ -84,25 +105,42 @@ class ToyEngine:
         self._alive()
         return EngineInfo(self._fingerprint, self.max_model_len, self._version, "toy", 1, 0)
 
-    async def generate(self, request: GenerateRequest) -> Chunk:
+    async def generate(
+        self, request: GenerateRequest, *, on_late: Callable[[Chunk | None], None] | None = None
+    ) -> Chunk:
         """Answer with keyed random (or scripted) tokens, all at once."""
-        async with self._call(request.request_id):
-            if request.request_id in self._aborted:
-                return Chunk(request.request_id, [], [], "abort")
-            return self._sample(request)
+        try:
+            async with self._call(request.request_id):
+                aborted = request.request_id in self._aborted
+                return self._out(self._aborted_chunk(request) if aborted else self._sample(request))
+        except asyncio.CancelledError:
+            if on_late is not None:
+                on_late(self._out(self._aborted_chunk(request)))
+            raise
+
+    def _out(self, chunk: Chunk) -> Chunk:
+        self.sampled += len(chunk.token_ids)
+        return chunk
+
+    def _aborted_chunk(self, request: GenerateRequest) -> Chunk:
+        whole, cut = self._sample(request), slice(self.before_abort)
+        ids, logprobs, versions = whole.token_ids[cut], whole.logprobs[cut], whole.versions[cut]
+        return Chunk(request.request_id, ids, logprobs, "abort", versions=versions)
 
     async def stream(self, request: GenerateRequest) -> AsyncIterator[Chunk]:
         """Answer like ``generate``, token by token."""
-        async with self._call(request.request_id):
-            whole = self._sample(request)
-            last = len(whole.token_ids) - 1
-            for i, (token, logprob) in enumerate(zip(whole.token_ids, whole.logprobs, strict=True)):
+        async with self._call(request.request_id, held=not self.hold_after):
+            for i in itertools.count():
+                if self.hold is not None and i == self.hold_after > 0:
+                    await _first(self.hold, self._running[request.request_id])
                 self._alive()
                 if request.request_id in self._aborted:
                     yield Chunk(request.request_id, [], [], "abort")
                     return
-                finish = whole.finish if i == last else None
-                yield Chunk(request.request_id, [token], [logprob], finish, whole.top[i : i + 1])
+                token = _only(self._sample(request), i)
+                yield self._out(token)
+                if token.finish is not None:
+                    return
                 await asyncio.sleep(0)
 
     def abort(self, request_id: str) -> None:
@@ -115,7 +153,7 @@ class ToyEngine:
     async def train(self, batch: TrainBatch) -> TrainResult:
         """Fold the rows into the weights' hash; no rows move nothing."""
         self._alive()
-        if self.generating:
+        if self.generating and not (batch.overlapped and self._apart):
             raise AssertionError(f"train was called while {self.generating} generations run")
         await asyncio.sleep(0)
         if self.train_gate is not None:
@@ -127,20 +165,35 @@ class ToyEngine:
         reason = "toy weights were not finite" if batch.step in self.roll_back_steps else ""
         moved = bool(batch.rows) and not reason
         if moved:
-            self._fingerprint = _hash(self._fingerprint, *map(_what_counts, batch.rows))
+            terms = f"{batch.lr}/{batch.kl_coef}"
+            self._fingerprint = _hash(self._fingerprint, terms, *map(_what_counts, batch.rows))
             self._version = batch.policy_version
         self.batches.append(batch)
+        del self.batches[:-KEPT_BATCHES]
         if when == "after":
             self.kill(f"died after the update of step {batch.step}")
             self._alive()
         tokens = sum(len(row.logprobs) for row in batch.rows)
+        kl_coef = self._kl_coef if batch.kl_coef is None else batch.kl_coef
         return TrainResult(
-            batch.step, self._version, self._fingerprint, moved, reason, loss=0.5, tokens=tokens
+            batch.step,
+            self._version,
+            self._fingerprint,
+            moved,
+            reason,
+            loss=0.5,
+            tokens=tokens,
+            kl=0.25 if kl_coef else None,
+            importance_clipped_share=0.125 if batch.overlapped else None,
         )
 
     async def save(self, folder: str) -> dict[str, Any]:
         """Write the hash into ``folder`` (made if absent)."""
         self._alive()
+        if self.save_gate is not None:
+            await self.save_gate.wait()
+        if self.refuse_save:
+            raise CheckpointFailed(f"The toy engine did not save: {self.refuse_save}.")
         state = {"fingerprint": self._fingerprint, "policy_version": self._version}
         _write(Path(folder), state)
         return state
@@ -171,12 +224,12 @@ class ToyEngine:
             raise EngineFailed(f"The engine process is gone: {self._reason}.")
 
     @asynccontextmanager
-    async def _call(self, request_id: str) -> AsyncIterator[None]:
+    async def _call(self, request_id: str, *, held: bool = True) -> AsyncIterator[None]:
         self._alive()
         event = self._running[request_id] = asyncio.Event()
         self.generating += 1
         try:
-            if self.hold is not None:
+            if self.hold is not None and held:
                 await _first(self.hold, event)
             elif self.latency_s:
                 await asyncio.sleep(self.latency_s)
@@ -193,6 +246,8 @@ class ToyEngine:
         text = self.script(request) if self.script is not None else None
         if text is not None and self._tokenizer is not None:
             ids = [*self._tokenizer.encode(text, add_special_tokens=False).ids, self._eos]
+        elif request.params.grammar:
+            ids = self._constrained_ids(request)
         else:
             ids = self._random_ids(request)
         finish = "stop" if len(ids) <= request.max_tokens else "length"
@@ -200,7 +255,21 @@ class ToyEngine:
         logprobs = [-0.5 - (token % 7) / 10 for token in ids]
         top = [[(token, lp)] for token, lp in zip(ids, logprobs, strict=True)]
         wanted = top if request.top_logprobs else []
-        return Chunk(request.request_id, ids, logprobs, finish, wanted)
+        versions = [self._version] * len(ids) if self._apart else []
+        return Chunk(request.request_id, ids, logprobs, finish, wanted, versions)
+
+    def _constrained_ids(self, request: GenerateRequest) -> list[int]:
+        """Keyed random tokens that the constraint allows, ended as soon as it may end."""
+        assert self._grammars is not None
+        matcher = self._grammars.matcher(request.params.grammar)
+        draw = random.Random(f"{request.noise_key}|{self._fingerprint}|{request.prompt_ids}")  # noqa: S311 - a toy
+        ids: list[int] = []
+        while len(ids) < request.max_tokens and self._eos not in ids:
+            bits = matcher.allowed()
+            allowed = [i for i in range(self._vocab) if bits[i >> 3] >> (i & 7) & 1]
+            ids.append(self._eos if self._eos in allowed else draw.choice(allowed))
+            matcher.consume(ids[-1])
+        return ids
 
     def _random_ids(self, request: GenerateRequest) -> list[int]:
         key = "greedy" if request.temperature == 0 else request.noise_key
@@ -244,9 +313,33 @@ async def _first(*events: asyncio.Event) -> None:
             task.cancel()
 
 
+def _only(whole: Chunk, i: int) -> Chunk:
+    """Token ``i`` of an answer as a chunk of its own; past its end, once more the last."""
+    last = len(whole.token_ids) - 1
+    at, finish = min(i, last), whole.finish if i >= last else None
+    one = slice(at, at + 1)
+    return Chunk(
+        whole.request_id,
+        whole.token_ids[one],
+        whole.logprobs[one],
+        finish,
+        whole.top[one],
+        whole.versions[one],
+    )
+
+
 def _what_counts(row: TrainRow) -> str:
     """All that may move weights: not the episode's id, which differs from run to run."""
-    parts = (row.key, row.ids, row.spans, row.logprobs, row.advantage, row.weight)
+    parts = (
+        row.key,
+        row.ids,
+        row.spans,
+        row.logprobs,
+        row.advantage,
+        row.weight,
+        row.advantages,
+        row.weights,
+    )
     return msgspec.json.encode(parts).decode()
 
 

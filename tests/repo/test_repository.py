@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 TARGETS = {"setup", "demo", "test", "test-all", "lint", "types"}
-TARGETS |= {"bench", "docs", "clean", "constraints", "help"}
+TARGETS |= {"bench", "docs", "clean", "constraints", "help", "chaos", "chaos-swarm", "soak", "conformance"}
 DECISIONS = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
 
 

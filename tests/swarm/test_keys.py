@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.protocol.errors import AuthError, ConfigError
-from swarm.server.keys import KEY_PREFIX, EpisodeKeys, Power, Tokens
+from swarm.server.keys import KEY_PREFIX, EpisodeKeys, KeyHolder, Power, Tokens
 
 KEYS = EpisodeKeys("a signing secret")
 KEY = KEYS.sign("ep-1", 1000.0)
@@ -60,10 +60,10 @@ def test_a_damaged_token_file_is_refused_and_left_as_it_is(tmp_path: Path, body:
 
 def test_a_key_opens_its_episode_until_it_expires() -> None:
     assert KEY.startswith(KEY_PREFIX)
-    assert KEYS.verify(KEY, 999.9) == "ep-1"
+    assert KEYS.verify(KEY, 999.9) == KeyHolder("ep-1")
     with pytest.raises(AuthError, match="expired"):
         KEYS.verify(KEY, 1000.0)
-    assert KEYS.verify(KEY, 0.0) == "ep-1"  # the clock is the caller's
+    assert KEYS.verify(KEY, 0.0) == KeyHolder("ep-1")  # the clock is the caller's
 
 
 @given(st.integers(0, len(KEY) - 1), st.sampled_from("AZaz09-_.~"))
@@ -90,3 +90,13 @@ def test_what_is_not_a_key_is_refused(key: str) -> None:
 def test_a_key_of_another_server_is_refused() -> None:
     with pytest.raises(AuthError):
         EpisodeKeys("another secret").verify(KEY, 0.0)
+
+
+def test_a_key_may_name_an_agent_and_cannot_be_turned_into_another_agents() -> None:
+    seer = KEYS.sign("ep-1", 1000.0, "seer")
+    assert EpisodeKeys("a signing secret").verify(seer, 0.0) == KeyHolder("ep-1", "seer")
+    assert seer != KEY
+    wolf = KEYS.sign("ep-1", 1000.0, "wolf")
+    forged = wolf.partition(".")[0] + "." + seer.partition(".")[2]
+    with pytest.raises(AuthError):
+        KEYS.verify(forged, 0.0)

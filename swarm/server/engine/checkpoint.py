@@ -9,18 +9,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
-from swarm.protocol.errors import ConfigError
+from swarm.protocol.errors import CheckpointFailed, ConfigError
 from swarm.server.engine.model import Llama
 from swarm.server.engine.weights import INDEX_FILE, WEIGHTS_FILE, save_weights
+from swarm.triggers import Point, hit
 
 OPTIMIZER_FILE = "optimizer.pt"
 STATE_FILE = "swarm_state.json"
+TORCH_WRITER = ("inline_container", "PytorchStreamWriter")
 SKIPPED_SUFFIXES = (
     ".safetensors",
     ".bin",
@@ -49,17 +54,22 @@ def write_checkpoint(
     """Write a whole checkpoint at ``folder``; one that is there already is replaced.
 
     ``source`` is the folder the model came from: its small files (config, tokenizer, template) are copied.
+
+    Raises:
+        CheckpointFailed: It could not be written. What was there before stays, and no half of the new one is left.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
     staging = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir()
-    _copy_small_files(source, staging)
-    save_weights(model, staging)
-    torch.save(optimizer.state_dict(), staging / OPTIMIZER_FILE)
-    (staging / STATE_FILE).write_text(json.dumps(asdict(state), indent=2) + "\n", "utf-8")
-    _sync(staging)
-    _swap(staging, folder)
+    with _failing_as_checkpoint(staging, folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+        _copy_small_files(source, staging)
+        save_weights(model, staging)
+        torch.save(optimizer.state_dict(), staging / OPTIMIZER_FILE)
+        (staging / STATE_FILE).write_text(json.dumps(asdict(state), indent=2) + "\n", "utf-8")
+        _sync(staging)
+        hit(Point.SAVE_WRITTEN)
+        _swap(staging, folder)
 
 
 def read_state(folder: Path) -> CheckpointState:
@@ -87,6 +97,22 @@ def load_optimizer(folder: Path, optimizer: torch.optim.Optimizer) -> None:
     optimizer.load_state_dict({"state": saved["state"], "param_groups": wanted})
 
 
+@contextmanager
+def _failing_as_checkpoint(staging: Path, folder: Path) -> Iterator[None]:
+    """Turn what a full or broken disk makes of a write into one error, and remove the half that was written."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        # torch reports a failed write as a plain RuntimeError of its zip writer; any other one is the engine's own trouble.
+        if isinstance(error, RuntimeError) and not any(w in str(error) for w in TORCH_WRITER):
+            raise
+        shutil.rmtree(staging, ignore_errors=True)
+        raise CheckpointFailed(
+            f"The checkpoint {folder.name!r} could not be written: {error}.",
+            hint="Free space on the disk of the state directory; the next step saves again.",
+        ) from error
+
+
 def _copy_small_files(source: Path, target: Path) -> None:
     skipped = {WEIGHTS_FILE, INDEX_FILE, OPTIMIZER_FILE, STATE_FILE}
     for path in sorted(source.iterdir()):
@@ -106,5 +132,6 @@ def _swap(staging: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)
+        hit(Point.SAVE_HALF_SWAPPED)
     staging.rename(folder)
     shutil.rmtree(old, ignore_errors=True)

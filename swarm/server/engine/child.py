@@ -1,7 +1,7 @@
 """The engine's process: ``python -m swarm.server.engine.child --fd N``, started by ``host`` with an inherited socket.
 
-A thread reads frames into a queue; the main thread alternates between the queue and sampling, and sends what came of a
-tick as one frame. When the socket closes the process ends at once, also in the middle of an update: it never outlives
+A thread reads frames into a queue; the main thread alternates between the queue, sampling and the pieces of an update that
+overlaps it, and sends what came of a turn as one frame; with nothing to say for a while it beats. When the socket closes the process ends at once, also in the middle of an update: it never outlives
 the front, and the journal makes up for what is lost.
 """
 
@@ -15,14 +15,17 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from swarm.protocol.config import TrainConfig
 from swarm.protocol.errors import ConfigError, SwarmError
+from swarm.server.engine.turns import SharedUpdate, beating
 from swarm.server.engine.wire import (
     Abort,
+    Beat,
     Boot,
     Close,
     Failure,
@@ -35,7 +38,9 @@ from swarm.server.engine.wire import (
     read_for_child,
 )
 from swarm.server.model_files import resolve_model
-from swarm.server.ports import GenerateRequest, TrainBatch
+from swarm.server.ports import GenerateRequest, TrainBatch, TrainResult
+from swarm.server.train.slices import Slices
+from swarm.triggers import ENVIRONMENT, Point, arm, hit
 
 if TYPE_CHECKING:
     from swarm.server.engine.torch_engine import TorchEngine
@@ -55,28 +60,76 @@ Inbox = queue.SimpleQueue[ToChild]
 class ChildLoop:
     """Serves one engine until Close. ``send`` writes one frame to the front."""
 
-    def __init__(self, inbox: Inbox, send: Callable[[list[ToFront]], None]) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        send: Callable[[list[ToFront]], None],
+        boot: Callable[[Boot], TorchEngine] | None = None,
+    ) -> None:
+        """``boot`` makes the engine; the default is the torch engine of the config."""
         self._inbox = inbox
         self._send = send
+        self._boot = boot or _boot
         self._engine: TorchEngine | None = None
         self._closed = False
         self._peak = 0.0
+        self._update: SharedUpdate | None = None
+        self._deferred: deque[ToChild] = deque()
+        """Control messages that came during an update which overlaps: answers keep the order of the questions."""
+        self._beat_s = 1.0
+        self._told = 0.0
 
     def run(self) -> None:
-        """Handle messages and sample, until a Close arrives."""
+        """Handle messages, sample and train, until a Close arrives."""
         while not self._closed:
             out: list[ToFront] = []
-            busy = self._engine is not None and self._engine.busy
-            came = self._drain(None if not busy else 0.0)
+            came = self._drain(0.0 if self._working else self._beat_s)
             for message in came:
                 out += self._handle(message)
-            if came:
+            if came and self._update is None:
                 out += self._linger()
-            if self._engine is not None and self._engine.busy and not self._closed:
-                self._peak = max(self._engine.load, self._peak * PEAK_FADE)
-                out += self._engine.tick()
+            if not self._closed:
+                out += self._work()
             if out:
-                self._send(out)
+                self._tell(out)
+            else:
+                self._beat()
+
+    @property
+    def _working(self) -> bool:
+        return self._update is not None or (self._engine is not None and self._engine.busy)
+
+    def _work(self) -> list[ToFront]:
+        """A piece of the update when it is its turn, else one token of everything that samples."""
+        if self._engine is None:
+            return []
+        busy = self._engine.busy
+        if self._update is not None and self._update.is_due(busy=busy):
+            return self._guarded(self._advance, "update")
+        if not busy:
+            return []
+        self._peak = max(self._engine.load, self._peak * PEAK_FADE)
+        hit(Point.ENGINE_TICK)
+        return list(self._engine.tick())
+
+    def _advance(self) -> list[ToFront]:
+        update, self._update = self._update, None  # one that fails is over
+        assert update is not None
+        result = update.advance()
+        if result is None:
+            self._update = update
+            return []
+        hit(Point.ENGINE_TRAINED)
+        return [result]
+
+    def _tell(self, out: list[ToFront]) -> None:
+        self._send(out)
+        self._told = time.monotonic()
+
+    def _beat(self) -> None:
+        """Let the front hear something, when it has not for a while."""
+        if time.monotonic() - self._told >= self._beat_s:
+            self._tell([Beat()])
 
     def _linger(self) -> list[ToFront]:
         """Requests are coming in: when few run, wait a moment for the rest instead of sampling for these few alone."""
@@ -104,33 +157,69 @@ class ChildLoop:
             return messages
 
     def _handle(self, message: ToChild) -> list[ToFront]:
-        """Answer one message; a failing control message is answered by a Failure and the process lives on."""
+        """Answer one message, at once or when the update before it is over."""
+        if self._update is not None and isinstance(message, Save | TrainBatch):
+            self._deferred.append(message)
+            return []
+        return self._guarded(lambda: self._dispatch(message), type(message).__name__)
+
+    def _guarded(self, action: Callable[[], list[ToFront]], what: str) -> list[ToFront]:
+        """What ``action`` answers; a failing control message is answered by a Failure and the process lives on."""
+        out: list[ToFront] = []
         try:
-            return self._dispatch(message)
+            out = action()
         except SwarmError as error:
-            return [Failure.of(error)]  # expected: the front says it to whoever asked
+            out = [Failure.of(error)]  # expected: the front says it to whoever asked
         except Exception as error:
-            logger.exception("The engine could not handle a %s message.", type(message).__name__)
-            return [Failure.of(error)]
+            logger.exception("The engine could not handle: %s.", what)
+            out = [Failure.of(error)]
+        while self._deferred and self._update is None:
+            out += self._handle(self._deferred.popleft())
+        return out
 
     def _dispatch(self, message: ToChild) -> list[ToFront]:
         if isinstance(message, Close):
             self._closed = True
             return []
         if isinstance(message, Boot):
-            self._engine = _boot(message)
+            self._beat_s = message.beat_s
+            hit(Point.ENGINE_BOOTING)
+            with beating(self._beat, self._beat_s):
+                self._engine = self._boot(message)
+            hit(Point.ENGINE_BOOTED)
             return [self._engine.info()]
         if self._engine is None:
             raise ConfigError("The engine has not booted.", hint="Send a Boot message first.")
         if isinstance(message, GenerateRequest):
             self._engine.submit(message)
+            hit(Point.ENGINE_SUBMITTED)
             return []
         if isinstance(message, Abort):
             return list(self._engine.abort(message.request_id))
         if isinstance(message, Save):
-            return [Saved(self._engine.save(message.folder))]
+            hit(Point.ENGINE_BEFORE_SAVE)
+            with beating(self._beat, self._beat_s):
+                saved = self._engine.save(message.folder)
+            hit(Point.ENGINE_SAVED)
+            return [Saved(saved)]
         assert isinstance(message, TrainBatch)
-        return [self._engine.train(message)]
+        hit(Point.ENGINE_BEFORE_TRAIN)
+        pieces = self._engine.update(message)
+        if message.overlapped:
+            self._update = SharedUpdate(pieces)
+            return []
+        trained = self._all_of(pieces)
+        hit(Point.ENGINE_TRAINED)
+        return [trained]
+
+    def _all_of(self, pieces: Slices[TrainResult]) -> TrainResult:
+        """Train without a break; requests that come meanwhile wait."""
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as end:
+                return end.value
+            self._beat()
 
 
 def _boot(message: Boot) -> TorchEngine:
@@ -167,8 +256,9 @@ def _read_frames(connection: socket.socket, inbox: Inbox) -> None:
                 inbox.put(message)
 
 
-def main() -> None:
-    """Serve the socket given by ``--fd``."""
+def main(boot: Callable[[Boot], TorchEngine] | None = None) -> None:
+    """Serve the socket given by ``--fd``; ``boot`` as for ``ChildLoop``."""
+    arm(os.environ.get(ENVIRONMENT, ""))
     parser = argparse.ArgumentParser(description="The engine's process; started by the server.")
     parser.add_argument("--fd", type=int, required=True)
     arguments = parser.parse_args()
@@ -177,13 +267,15 @@ def main() -> None:
     inbox: Inbox = queue.SimpleQueue()
     threading.Thread(target=_read_frames, args=(connection, inbox), daemon=True).start()
     # os._exit: the reader thread blocks in recv and would hold up an ordinary exit.
-    os._exit(_serve(connection, inbox))
+    os._exit(_serve(connection, inbox, boot))
 
 
-def _serve(connection: socket.socket, inbox: Inbox) -> int:
+def _serve(
+    connection: socket.socket, inbox: Inbox, boot: Callable[[Boot], TorchEngine] | None
+) -> int:
     """Run the loop to its end; returns the exit code. A crash is told to the front before the process goes."""
     try:
-        ChildLoop(inbox, lambda messages: connection.sendall(pack(messages))).run()
+        ChildLoop(inbox, lambda messages: connection.sendall(pack(messages)), boot).run()
     except (BrokenPipeError, ConnectionResetError):
         return 0  # the front has gone
     except Exception as error:

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from swarm.server.engine.fused import FusedLayer, fuse
+from swarm.server.engine.fused import FusedLayer, fuse, own
 from swarm.server.engine.model import Llama
 
 SCRATCH = 0  # this slot's contents are never read back; padding tokens write here
@@ -71,13 +71,15 @@ class _Pass:
 
 
 class Decoder:
-    """A KV cache of ``slots`` sequences with ``capacity`` positions each, over a model's current weights.
+    """A KV cache of ``slots`` sequences with ``capacity`` positions each, over a model's weights as of the last ``refresh``.
 
-    Slots are numbered 1..slots.
+    Slots are numbered 1..slots. ``apart``: the weights are copies, so that the model may be trained while this samples;
+    otherwise some are the model's own, and it may not change between a ``refresh`` and the next.
     """
 
-    def __init__(self, model: Llama, *, slots: int, capacity: int) -> None:
+    def __init__(self, model: Llama, *, slots: int, capacity: int, apart: bool = False) -> None:
         self.model = model
+        self._apart = apart
         c = model.config
         self._device = model.head_weight().device
         # An odd number of steps: rows a power of two apart would share a few sets of the processor's caches.
@@ -94,11 +96,16 @@ class Decoder:
 
     @torch.inference_mode()
     def refresh(self) -> None:
-        """Read the model's weights again; call it after every update (the cache's contents are then void)."""
+        """Read the model's weights again; call it after every update. The cache keeps what the former weights computed."""
         self._layers = [fuse(layer, self.model.config) for layer in self.model.model.layers]  # pyright: ignore[reportArgumentType]
         self._head = self.model.head_weight().detach().t()
         self._embedding = self.model.model.embed_tokens.weight.detach()
         self._norm = self.model.model.norm.weight.detach()
+        if self._apart:
+            self._layers = [own(layer) for layer in self._layers]
+            self._norm, self._embedding = self._norm.clone(), self._embedding.clone()
+            tied = self.model.config.tie_word_embeddings
+            self._head = self._embedding.t() if tied else self._head.clone()
 
     @torch.inference_mode()
     def copy_prefix(self, source: int, target: int, length: int) -> None:
@@ -193,7 +200,7 @@ class Decoder:
         c = self.model.config
         heads, kv_heads, size = c.num_attention_heads, c.num_key_value_heads, c.head_dim
         qkv = layer.project(x).view(len(x), heads + 2 * kv_heads, size)
-        pairs = qkv[:, : heads + kv_heads].unflatten(2, (-1, 2))
+        pairs = layer.norm_heads(qkv[:, : heads + kv_heads]).unflatten(2, (-1, 2))
         turned = torch.view_as_real(torch.view_as_complex(pairs) * work.turn).flatten(2)
         new = torch.stack((turned[:, heads:], qkv[:, heads + kv_heads :]), 2)
         cache[work.rows, :, :, work.positions] = new

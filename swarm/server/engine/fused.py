@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, fields
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -30,10 +30,20 @@ class FusedLayer:
     gate_up_bias: Tensor | None
     down: Tensor
     down_bias: Tensor | None
+    qk_norm: Tensor | None
+    """Scales of the norm over each query and key head, [H + K, E]; None = no such norm."""
+    eps: float
+    """Of that norm."""
 
     def project(self, x: Tensor) -> Tensor:
         """Queries, keys, values of [N, D], heads in that order, [N, (H + 2 K) * E]."""
         return _affine(x, self.qkv, self.qkv_bias)
+
+    def norm_heads(self, heads: Tensor) -> Tensor:
+        """Queries and keys [N, H + K, E], normed where the architecture does so."""
+        if self.qk_norm is None:
+            return heads
+        return F.rms_norm(heads, heads.shape[-1:], None, self.eps) * self.qk_norm
 
     def output(self, x: Tensor, attended: Tensor) -> Tensor:
         """The residual ``x`` plus the output projection of ``attended``."""
@@ -45,13 +55,24 @@ class FusedLayer:
         return _add_affine(x, F.silu(gate).mul_(up), self.down, self.down_bias)
 
 
+def own(layer: FusedLayer) -> FusedLayer:
+    """The same weights in memory of their own: an update of the model in place does not reach them. Strides are kept."""
+    held = {field.name: getattr(layer, field.name) for field in fields(layer)}
+    copied: dict[str, Any] = {
+        name: v.clone() if isinstance(v, Tensor) else v for name, v in held.items()
+    }
+    return FusedLayer(**copied)
+
+
 def fuse(layer: Layer, config: LlamaConfig) -> FusedLayer:
     """Copy a layer's current weights into the layout of sampling."""
     attention, mlp = layer.self_attn, layer.mlp
     size = config.head_dim
     order = torch.arange(size).view(2, -1).t().flatten()  # 0, E/2, 1, E/2 + 1, ...
     parts: list[tuple[Tensor, Tensor | None]] = []
-    for linear, scale in ((attention.q_proj, size**-0.5), (attention.k_proj, 1.0)):
+    # A norm undoes any scale that comes before it: with one, its weights carry the scale of the queries.
+    scale_q = 1.0 if config.qk_norm else size**-0.5
+    for linear, scale in ((attention.q_proj, scale_q), (attention.k_proj, 1.0)):
         weight, bias = _parameters(linear)
         turned = None if bias is None else bias.view(-1, size)[:, order].flatten() * scale
         parts.append(
@@ -73,7 +94,19 @@ def fuse(layer: Layer, config: LlamaConfig) -> FusedLayer:
         gate_up_bias=gate_up_bias,
         down=down.t(),
         down_bias=down_bias,
+        qk_norm=_head_norms(layer, config, order),
+        eps=config.rms_norm_eps,
     )
+
+
+def _head_norms(layer: Layer, config: LlamaConfig, order: Tensor) -> Tensor | None:
+    q_norm, k_norm = layer.self_attn.q_norm, layer.self_attn.k_norm
+    if q_norm is None or k_norm is None:
+        return None
+    q = q_norm.weight.detach()[order] * config.head_dim**-0.5
+    k = k_norm.weight.detach()[order]
+    heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+    return torch.cat([q.expand(heads, -1), k.expand(kv_heads, -1)])
 
 
 def _parameters(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:

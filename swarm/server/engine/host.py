@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from swarm.protocol.config import TrainConfig
 from swarm.protocol.errors import EngineFailed, StateError
 from swarm.server.engine.wire import (
     Abort,
+    Beat,
     Boot,
     Close,
     Failure,
@@ -35,16 +36,27 @@ from swarm.server.ports import Chunk, EngineInfo, GenerateRequest, TrainBatch, T
 
 logger = logging.getLogger(__name__)
 
+CHILD = "swarm.server.engine.child"
 CLOSE_WAIT_S = 5.0
+BEAT_S = 1.0
+"""How often a child says that it is alive, at least."""
+LOOKS = 8
+"""A child is hung when this many looks in a row, spread over ``engine_hang_s``, found that it had said nothing. Looks are
+counted and no times compared, so that a front which was itself stopped for a while blames nobody."""
 RESTART_HINT = (
     "The server restarts it from the last checkpoint; see status.failure when it does not."
 )
 
 
+OnLate = Callable[[Chunk | None], None]
+
+
 class EngineHost:
     """Implements ``swarm.server.ports.Engine`` over a child process. ``boot`` may be called again after a death or ``close``."""
 
-    def __init__(self) -> None:
+    def __init__(self, child: str = CHILD) -> None:
+        """``child`` is the module that runs as the engine's process."""
+        self._module = child
         self._child: _Child | None = None
 
     @property
@@ -65,26 +77,28 @@ class EngineHost:
                 "The engine is already running.", hint="Close it before booting again."
             )
         await self.close()
-        self._child = await _start_child()
+        self._child = await _start_child(self._module)
         try:
-            reply = await self._child.ask(Boot(config.model_dump_json(), checkpoint))
+            self._child.watch(config.engine_hang_s)
+            beat_s = min(BEAT_S, config.engine_hang_s / 4)
+            reply = await self._child.ask(Boot(config.model_dump_json(), checkpoint, beat_s))
         except BaseException:
             await self.close()
             raise
         assert isinstance(reply, EngineInfo)
         return reply
 
-    async def generate(self, request: GenerateRequest) -> Chunk:
-        """Sample to the end. A cancelled caller aborts the generation."""
+    async def generate(self, request: GenerateRequest, *, on_late: OnLate | None = None) -> Chunk:
+        """Sample to the end. A cancelled caller aborts the generation, and ``on_late`` gets what it had sampled."""
         child = self._running()
         future: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
         child.waiters[request.request_id] = future
         child.send(request)
         try:
             return await future
-        finally:
-            if child.waiters.pop(request.request_id, None) is not None:
-                child.send(Abort(request.request_id))
+        except asyncio.CancelledError:
+            child.give_up(request.request_id, future, on_late or _ignore)
+            raise
 
     async def stream(self, request: GenerateRequest) -> AsyncIterator[Chunk]:
         """Sample token by token; closing the iterator early aborts the generation."""
@@ -152,13 +166,19 @@ class _Child(asyncio.Protocol):
         self.gone = asyncio.Event()
         self.waiters: dict[str, asyncio.Future[Chunk]] = {}
         self.streams: dict[str, asyncio.Queue[Chunk | EngineFailed]] = {}
+        self._unclaimed: dict[str, Chunk] = {}
+        """Answers to callers that were cancelled in the same turn of the loop; each is fetched by ``give_up``."""
         self._asked: deque[asyncio.Future[ToFront]] = deque()
         self._outbox: list[ToChild] = []
         self._frames = FrameBuffer()
         self._transport: asyncio.WriteTransport | None = None
         self._closing = False
         self._last_words = ""
+        self.reads = 0
+        """How often something came from the child."""
+        self._hung = ""
         self._reaper: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (asyncio calls this once; uvloop's is no subclass of asyncio's)."""
@@ -166,6 +186,7 @@ class _Child(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand every message of the received frames to who waits for it."""
+        self.reads += 1
         for body in self._frames.feed(data):
             for message in read_for_front(body):
                 self._deliver(message)
@@ -175,11 +196,39 @@ class _Child(asyncio.Protocol):
         self.alive = False
         self._reaper = asyncio.get_running_loop().create_task(self._reap())
 
+    def watch(self, hang_s: float) -> None:
+        """Kill the child once it has said nothing for ``hang_s``; to whoever waits that is a death like any other."""
+        self._watcher = asyncio.get_running_loop().create_task(self._await_silence(hang_s))
+
+    async def _await_silence(self, hang_s: float) -> None:
+        silent = 0
+        while silent < LOOKS:
+            before = self.reads
+            await asyncio.sleep(hang_s / LOOKS)
+            silent = silent + 1 if self.reads == before else 0
+        self._hung = f"said nothing for {hang_s:g} s and was killed"
+        logger.warning("The engine (pid %d) %s.", self.process.pid, self._hung)
+        self.process.kill()
+
     def send(self, message: ToChild) -> None:
         """Queue a message; everything queued in one turn of the loop goes out as one frame. Dropped when the child is gone."""
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self._flush)
         self._outbox.append(message)
+
+    def give_up(self, request_id: str, waiter: asyncio.Future[Chunk], on_late: OnLate) -> None:
+        """Abort a request whose caller was cancelled; what the child says of it in the end goes to ``on_late``."""
+        if not waiter.cancelled():  # it ended in the same turn of the loop
+            on_late(None if waiter.exception() else waiter.result())
+        elif self.waiters.pop(request_id, None) is None:
+            on_late(self._unclaimed.pop(request_id, None))
+        else:
+            late: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
+            late.add_done_callback(
+                lambda done: on_late(None if done.exception() else done.result())
+            )
+            self.waiters[request_id] = late
+            self.send(Abort(request_id))
 
     async def ask(self, message: ToChild) -> ToFront:
         """Send a control message and wait for its answer; the child answers these in order."""
@@ -208,6 +257,8 @@ class _Child(asyncio.Protocol):
             self._transport.write(pack(messages))
 
     def _deliver(self, message: ToFront) -> None:
+        if isinstance(message, Beat):
+            return
         if not isinstance(message, Chunk):
             if self._asked:
                 _resolve(self._asked.popleft(), message)
@@ -221,12 +272,16 @@ class _Child(asyncio.Protocol):
             stream.put_nowait(message)
         elif message.finish is not None:
             waiter = self.waiters.pop(message.request_id, None)
-            if waiter is not None:
+            if waiter is not None and waiter.cancelled():
+                self._unclaimed[message.request_id] = message
+            elif waiter is not None:
                 _resolve(waiter, message)
 
     async def _reap(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
         code = await asyncio.to_thread(_wait_or_kill, self.process)
-        self.ending = _describe_exit(code) + self._last_words
+        self.ending = self._hung or _describe_exit(code) + self._last_words
         if not self._closing:
             logger.warning("The engine (pid %d) %s.", self.process.pid, self.ending)
             _resolve(self.death, self.ending)
@@ -248,11 +303,11 @@ class _Child(asyncio.Protocol):
         self.streams.clear()
 
 
-async def _start_child() -> _Child:
+async def _start_child(module: str) -> _Child:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs:
-        command = [sys.executable, "-m", "swarm.server.engine.child", "--fd", str(theirs.fileno())]
+        command = [sys.executable, "-m", module, "--fd", str(theirs.fileno())]
         process = await asyncio.to_thread(
             subprocess.Popen, command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
         )
@@ -275,6 +330,10 @@ def _describe_exit(code: int) -> str:
     with suppress(ValueError):
         return f"was killed by {signal.Signals(-code).name}"
     return f"was killed by signal {-code}"
+
+
+def _ignore(_chunk: Chunk | None) -> None:
+    """Nobody asked for the last words of a cancelled request."""
 
 
 def _resolve(future: asyncio.Future[Any], value: Any) -> None:

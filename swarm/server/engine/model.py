@@ -1,6 +1,7 @@
 """The Llama-layout transformer in plain torch, with the parameter names of Hugging Face's ``LlamaForCausalLM``.
 
-It is the trainer's view of the weights (whole sequences, causal); ``decoder`` reads the same parameters for sampling.
+Qwen2 (biases on queries, keys, values) and Qwen3 (a norm on each query and key head) are the same layout with one thing
+more. It is the trainer's view of the weights (whole sequences, causal); ``decoder`` reads the same parameters for sampling.
 Shape letters: B rows, T positions, D hidden size, H query heads, K key/value heads, E head size.
 """
 
@@ -17,10 +18,13 @@ from torch import Tensor, nn
 
 from swarm.protocol.errors import ConfigError
 
+MODEL_TYPES = ("llama", "qwen2", "qwen3")
+"""What ``model_type`` may say."""
+
 
 @dataclass(frozen=True)
 class LlamaConfig:
-    """The keys of a Hugging Face ``llama`` config.json that shape the computation."""
+    """The keys of a Hugging Face ``llama``, ``qwen2`` or ``qwen3`` config.json that shape the computation."""
 
     vocab_size: int
     hidden_size: int
@@ -35,15 +39,21 @@ class LlamaConfig:
     tie_word_embeddings: bool
     attention_bias: bool
     mlp_bias: bool
+    output_bias: bool = False
+    """Attention's output projection has a bias too (Llama and Qwen3 with ``attention_bias``; never Qwen2)."""
+    qk_norm: bool = False
+    """RMS norm over each query and key head before the rotation (Qwen3)."""
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> LlamaConfig:
-        """Read a parsed config.json; absent optional keys take Llama's defaults.
+        """Read a parsed config.json; absent optional keys take the architecture's defaults.
 
         Raises:
             ConfigError: Another architecture, a rope scaling or activation not built here, or a missing key.
         """
         _refuse_what_is_not_built(raw)
+        kind = raw["model_type"]
+        bias = bool(raw.get("attention_bias", False)) and kind != "qwen2"
         try:
             heads = int(raw["num_attention_heads"])
             hidden = int(raw["hidden_size"])
@@ -54,13 +64,17 @@ class LlamaConfig:
                 num_hidden_layers=int(raw["num_hidden_layers"]),
                 num_attention_heads=heads,
                 num_key_value_heads=int(raw.get("num_key_value_heads") or heads),
-                head_dim=int(raw.get("head_dim") or hidden // heads),
-                max_position_embeddings=int(raw.get("max_position_embeddings", 2048)),
+                head_dim=int(raw.get("head_dim") or (128 if kind == "qwen3" else hidden // heads)),
+                max_position_embeddings=int(
+                    raw.get("max_position_embeddings", 2048 if kind == "llama" else 32768)
+                ),
                 rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
                 rope_theta=float(_rope(raw).get("rope_theta", 10000.0)),
                 tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
-                attention_bias=bool(raw.get("attention_bias", False)),
-                mlp_bias=bool(raw.get("mlp_bias", False)),
+                attention_bias=bias or kind == "qwen2",
+                mlp_bias=bool(raw.get("mlp_bias", False)) and kind == "llama",
+                output_bias=bias,
+                qk_norm=kind == "qwen3",
             )
         except KeyError as error:
             raise ConfigError(
@@ -84,10 +98,15 @@ def _rope(raw: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_what_is_not_built(raw: dict[str, Any]) -> None:
     kind = raw.get("model_type")
-    if kind != "llama":
+    if kind not in MODEL_TYPES:
         raise ConfigError(
-            f"The torch engine cannot load model_type {kind!r}: it is built for 'llama'.",
+            f"The torch engine cannot load model_type {kind!r}: it is built for {', '.join(map(repr, MODEL_TYPES))}.",
             hint="Use a model in Llama layout, or another engine.",
+        )
+    if raw.get("use_sliding_window") or "sliding_attention" in (raw.get("layer_types") or ()):
+        raise ConfigError(
+            "The torch engine does not build sliding-window attention.",
+            hint="Use a model whose layers all attend to the whole context (use_sliding_window false).",
         )
     rope = _rope(raw)
     rope_type = rope.get("rope_type", rope.get("type", "default"))
@@ -99,7 +118,7 @@ def _refuse_what_is_not_built(raw: dict[str, Any]) -> None:
     if raw.get("hidden_act", "silu") != "silu":
         raise ConfigError(
             f"The torch engine does not build hidden_act {raw['hidden_act']!r}.",
-            hint="Llama models use 'silu'.",
+            hint="Models in Llama layout use 'silu'.",
         )
 
 
@@ -144,15 +163,19 @@ class Attention(nn.Module):
         self.q_proj = nn.Linear(c.hidden_size, q_size, bias=c.attention_bias)
         self.k_proj = nn.Linear(c.hidden_size, kv_size, bias=c.attention_bias)
         self.v_proj = nn.Linear(c.hidden_size, kv_size, bias=c.attention_bias)
-        self.o_proj = nn.Linear(q_size, c.hidden_size, bias=c.attention_bias)
+        self.o_proj = nn.Linear(q_size, c.hidden_size, bias=c.output_bias)
+        self.q_norm = RMSNorm(c.head_dim, c.rms_norm_eps) if c.qk_norm else None
+        self.k_norm = RMSNorm(c.head_dim, c.rms_norm_eps) if c.qk_norm else None
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """[B, T, D] in and out; every position sees itself and what is before it."""
         rows, length, _ = x.shape
-        q = self.q_proj(x).view(rows, length, self.heads, self.head_dim).transpose(1, 2)
-        k = self.k_proj(x).view(rows, length, self.kv_heads, self.head_dim).transpose(1, 2)
+        q = self.q_proj(x).view(rows, length, self.heads, self.head_dim)
+        k = self.k_proj(x).view(rows, length, self.kv_heads, self.head_dim)
         v = self.v_proj(x).view(rows, length, self.kv_heads, self.head_dim).transpose(1, 2)
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = rotate(q.transpose(1, 2), cos, sin), rotate(k.transpose(1, 2), cos, sin)
         if self.kv_heads != self.heads:
             k = k.repeat_interleave(self.heads // self.kv_heads, dim=1)
             v = v.repeat_interleave(self.heads // self.kv_heads, dim=1)

@@ -13,9 +13,11 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
+from swarm.server.constraints import Grammars, Matcher
 from swarm.server.engine.decoder import MIN_PREFILL, Decoder, Part
 from swarm.server.engine.model import Llama
 from swarm.server.engine.running import Decode, Running
+from swarm.server.engine.shaping import shape
 from swarm.server.engine.slots import SlotTable
 from swarm.server.ports import Chunk, GenerateRequest
 
@@ -40,15 +42,29 @@ class Sampler:
         model: Its weights are read anew after ``weights_changed``.
         decode: Turns ids into text, for stop strings.
         slots: Requests sampled at once; None = by memory, see ``slot_count``. More wait in order of arrival.
+        version: Policy version of the weights. When given, the sampler works on copies of them, requests survive
+            ``weights_changed``, and chunks tell the version of each token. None: none of that.
     """
 
-    def __init__(self, model: Llama, decode: Decode, *, slots: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Llama,
+        decode: Decode,
+        *,
+        slots: int | None = None,
+        version: int | None = None,
+        grammars: Grammars | None = None,
+    ) -> None:
+        self._grammars = grammars
         self._model = model
         self._decode = decode
         self._capacity = model.max_len
         count = slots or slot_count(model, self._capacity)
         self._table = SlotTable(count, self._capacity)
-        self._decoder = Decoder(model, slots=count, capacity=self._capacity)
+        self._version = version
+        self._decoder = Decoder(
+            model, slots=count, capacity=self._capacity, apart=version is not None
+        )
         self._waiting: deque[GenerateRequest] = deque()
         self._running: dict[str, Running] = {}
         self._device = model.head_weight().device
@@ -81,10 +97,18 @@ class Sampler:
                 return [Chunk(request_id, [], [], "abort")]
         return []
 
-    def weights_changed(self) -> None:
-        """Drop everything computed with the old weights. Nothing may be running."""
+    def weights_changed(self, version: int = 0) -> None:
+        """Sample with the model's present weights from now on; ``version`` is theirs. Cached prefixes are forgotten.
+
+        Without a version at construction nothing may be running. With one, running requests go on: what they have cached
+        is kept, and only they use it; those that have sampled nothing yet read their prompt again.
+        """
         self._table.forget()
         self._decoder.refresh()
+        if self._version is not None:
+            self._version = version
+            for running in self._running.values():
+                running.outlive(version)
 
     def tick(self) -> list[Chunk]:
         """Admit what fits, move every request one step, and return the chunks that came of it."""
@@ -135,15 +159,23 @@ class Sampler:
             place = self._table.place(request.prompt_ids, request.affinity)
             if place.copied:
                 self._decoder.copy_prefix(place.source, place.slot, place.copied)
-            self._running[request.request_id] = Running(request, place.slot, place.ready, room)
+            matcher = self._matcher(request)
+            self._running[request.request_id] = Running(
+                request, place.slot, place.ready, room, self._version, matcher
+            )
         return refused
+
+    def _matcher(self, request: GenerateRequest) -> Matcher | None:
+        if not request.params.grammar or self._grammars is None:
+            return None
+        return self._grammars.matcher(request.params.grammar)
 
     @torch.inference_mode()
     def _sample(self, group: list[Running], logits: Tensor) -> list[Chunk]:
         """Draw one token for each of ``group``, whose logits are the rows of ``logits``."""
         plain = all(r.plain for r in group)
         if not plain:
-            logits = logits / self._tensor([[r.temperature] for r in group], torch.float32)
+            logits = self._shaped(group, logits)
         logprobs = torch.log_softmax(logits, -1)
         uniform = self._tensor([r.noise.next() for r in group], torch.float64)[:, None]
         picked = _inverse_cdf(logits, uniform)
@@ -163,6 +195,14 @@ class Sampler:
             elif finish is not None:
                 chunks.append(running.whole(finish))
         return chunks
+
+    def _shaped(self, group: list[Running], logits: Tensor) -> Tensor:
+        """At each request's temperature, and shaped where it asks for more."""
+        scaled = logits / self._tensor([[r.temperature] for r in group], torch.float32)
+        if not any(r.shaped for r in group):
+            return scaled
+        rows = zip(group, logits, scaled, strict=True)
+        return torch.stack([shape(raw, r) if r.shaped else row for r, raw, row in rows])
 
     def _note_top(self, group: list[Running], logprobs: Tensor) -> None:
         most = max(r.request.top_logprobs for r in group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import replace
@@ -13,22 +14,30 @@ from tokenizers import Tokenizer
 
 from swarm.protocol.config import TrainConfig
 from swarm.protocol.errors import ConfigError, EngineFailed, StateError
+from swarm.server.constraints import Grammars
 from swarm.server.engine.checkpoint import (
     CheckpointState,
     load_optimizer,
     read_state,
     write_checkpoint,
 )
-from swarm.server.engine.model import LlamaConfig
+from swarm.server.engine.model import Llama, LlamaConfig
 from swarm.server.engine.sampler import Sampler
 from swarm.server.engine.weights import fingerprint, load_model
 from swarm.server.model_files import resolve_model
 from swarm.server.ports import Chunk, EngineInfo, GenerateRequest, TrainBatch, TrainResult
-from swarm.server.train.update import Updater, UpdateStats, make_optimizer
+from swarm.server.train.slices import Slices, finish
+from swarm.server.train.statistics import UpdateStats
+from swarm.server.train.update import Terms, Updater, make_optimizer
+
+PIECE_FLOPS = 2_000_000_000
+MOST_TOKENS, FEWEST_TOKENS = 1024, 256
 
 
 class TorchEngine:
     """Model, sampler and optimizer of one run. Single-threaded; the child's loop calls it.
+
+    With ``asynchronous.enabled`` the sampler has weights of its own, which change only when an update is complete.
 
     Raises (on construction):
         ConfigError: The model cannot be loaded, or ``max_model_len`` is longer than it was built for.
@@ -51,8 +60,18 @@ class TorchEngine:
             self._optimizer,
             config.algorithm,
             grad_clip=config.optimizer.grad_clip,
+            reference=self._reference_model,
         )
-        self._sampler = Sampler(self._model, _decoder(self._source))
+        self._reference: Llama | None = None
+        if config.algorithm.kl_coef:
+            self._reference_model()
+        self._apart = config.asynchronous.enabled
+        self._sampler = Sampler(
+            self._model,
+            _decoder(self._source),
+            version=self._state.policy_version if self._apart else None,
+            grammars=_grammars(self._source, self._model.config.vocab_size),
+        )
         self._sampling_cpu_s = 0.0
 
     def info(self) -> EngineInfo:
@@ -92,24 +111,30 @@ class TorchEngine:
         return chunks
 
     def train(self, batch: TrainBatch) -> TrainResult:
-        """Consume one batch; the weights that sample from now on are the new ones.
+        """``update`` in one go."""
+        return finish(self.update(batch))
+
+    def update(self, batch: TrainBatch) -> Slices[TrainResult]:
+        """Consume one batch in pieces; the weights that sample after the last one are the new ones.
+
+        Between two pieces an overlapped batch lets generations go on, with the old weights; nothing else may be called then.
 
         Raises:
-            StateError: Generations are running.
+            StateError: Generations are running and the batch or the engine does not overlap them.
             ValueError: A malformed row.
         """
-        if self.busy:
+        if self.busy and not (batch.overlapped and self._apart):
             raise StateError(
                 f"Batch {batch.step} arrived while generations were running.",
-                hint="Finish or abort every generation before training.",
+                hint="Finish or abort every generation before training, or set asynchronous.enabled.",
             )
-        stats = self._updater.apply(batch.rows)
+        stats = yield from self._updater.slices(batch.rows, self._terms(batch))
         before = self._fingerprint
         self._fingerprint = fingerprint(self._model)
         moved = self._fingerprint != before
-        if moved:
-            self._sampler.weights_changed()
         version = batch.policy_version if moved else self._state.policy_version
+        if moved:
+            self._sampler.weights_changed(version)
         self._state = CheckpointState(batch.step, version, self._fingerprint)
         return self._result(batch.step, stats, moved=moved)
 
@@ -126,6 +151,33 @@ class TorchEngine:
             "path": str(path),
         }
 
+    def _terms(self, batch: TrainBatch) -> Terms:
+        cap = self._config.asynchronous.importance_cap
+        return Terms(
+            lr=batch.lr,
+            kl_coef=batch.kl_coef,
+            importance_cap=cap if batch.overlapped else None,
+            token_budget=self._piece_tokens() if batch.overlapped else None,
+        )
+
+    def _piece_tokens(self) -> int | None:
+        """Padded tokens of one piece of an overlapped update, for which sampling waits; None = no need to make it small.
+
+        A function of the model alone: pieces of another size round differently, and a replay must have the same bits.
+        """
+        if self._device != "cpu":
+            return None
+        fitting = PIECE_FLOPS // self._model.parameter_count()
+        return max(FEWEST_TOKENS, min(MOST_TOKENS, fitting))
+
+    def _reference_model(self) -> Llama:
+        """The model that training began with, loaded when first asked for; never the checkpoint's."""
+        if self._reference is None:
+            folder = resolve_model(self._config.model.path)
+            model = load_model(folder, max_len=self._model.max_len).to(self._device)
+            self._reference = model.requires_grad_(requires_grad=False)
+        return self._reference
+
     def _result(self, step: int, stats: UpdateStats, *, moved: bool) -> TrainResult:
         sampling, self._sampling_cpu_s = self._sampling_cpu_s, 0.0
         return TrainResult(
@@ -140,6 +192,8 @@ class TorchEngine:
             entropy=stats.entropy,
             logprob_gap_max=stats.logprob_gap_max,
             tokens=stats.tokens,
+            kl=stats.kl,
+            importance_clipped_share=stats.importance_clipped_share,
             update_cpu_s=stats.cpu_s,
             sampling_cpu_s=sampling,
         )
@@ -164,6 +218,12 @@ def _max_len(config: TrainConfig, folder: Path) -> int:
             hint=f"Set it to {built_for} or less, or leave it out.",
         )
     return wanted
+
+
+def _grammars(folder: Path, vocab_size: int) -> Grammars:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    eos = config.get("eos_token_id")
+    return Grammars(folder, vocab_size, eos if isinstance(eos, list) else [eos])
 
 
 def _decoder(folder: Path) -> Any:

@@ -10,17 +10,24 @@ from typing import Any
 
 import msgspec
 
-from swarm.protocol.errors import ConfigError, EngineFailed, StateError, SwarmError
+from swarm.protocol.errors import (
+    CheckpointFailed,
+    ConfigError,
+    EngineFailed,
+    StateError,
+    SwarmError,
+)
 from swarm.server.ports import Chunk, EngineInfo, GenerateRequest, TrainBatch, TrainResult
 
 HEADER_BYTES = 4
 
 
 class Boot(msgspec.Struct, tag="boot"):
-    """First message to a child: the TrainConfig as JSON, and a checkpoint folder or None."""
+    """First message to a child: the TrainConfig as JSON, a checkpoint folder or None, and how often to beat."""
 
     config_json: str
     checkpoint: str | None = None
+    beat_s: float = 1.0
 
 
 class Abort(msgspec.Struct, tag="abort"):
@@ -45,6 +52,10 @@ class Saved(msgspec.Struct, tag="saved"):
     info: dict[str, Any]
 
 
+class Beat(msgspec.Struct, tag="beat"):
+    """The child is alive and gets on; sent when it has had nothing else to say for ``Boot.beat_s``."""
+
+
 class Failure(msgspec.Struct, tag="failure"):
     """A control message failed; the child lives on unless it was Boot. ``kind`` is the error's class name."""
 
@@ -65,12 +76,13 @@ class Failure(msgspec.Struct, tag="failure"):
 
     def error(self) -> SwarmError:
         """Rebuild the error for the caller; an unknown kind is an EngineFailed."""
-        kinds: dict[str, type[SwarmError]] = {"ConfigError": ConfigError, "StateError": StateError}
+        known: tuple[type[SwarmError], ...] = (CheckpointFailed, ConfigError, StateError)
+        kinds = {cls.__name__: cls for cls in known}
         return kinds.get(self.kind, EngineFailed)(self.message, hint=self.hint)
 
 
 ToChild = Boot | GenerateRequest | Abort | TrainBatch | Save | Close
-ToFront = EngineInfo | Chunk | TrainResult | Saved | Failure
+ToFront = EngineInfo | Chunk | TrainResult | Saved | Failure | Beat
 
 _encoder = msgspec.msgpack.Encoder()
 _for_child = msgspec.msgpack.Decoder(list[ToChild])

@@ -8,9 +8,15 @@ from typing import Any
 
 import msgspec
 
-from swarm.protocol.messages import CallRecord
+from swarm.protocol.records import CallRecord
 from swarm.protocol.states import EpisodeKind, EpisodeState, FateReason, TokenFate
-from swarm.server.journal.records import CommittedBatch, EpisodeRecord
+from swarm.server.call_records import call_record
+from swarm.server.journal.records import (
+    CallVerdict,
+    CommittedBatch,
+    EpisodeDetails,
+    EpisodeRecord,
+)
 
 
 class _CallRow(msgspec.Struct, array_like=True):
@@ -30,6 +36,21 @@ class _CallRow(msgspec.Struct, array_like=True):
     requested: dict[str, Any]
     fate: str | None
     fate_reason: str
+    agent: str = ""
+    parent: int | None = None
+    token_versions: list[int] = []
+    advantages: list[float] = []
+    token_mask: list[bool] = []
+    tag: str = ""
+    excluded: bool = False
+    dialect: str = "chat"
+    applied: dict[str, Any] = {}
+    kept: list[list[int]] = []
+    unknown: list[str] = []
+    raw_request: dict[str, Any] = {}
+    choice: int = 0
+    replayable: bool = True
+    guarded: int = 0
 
 
 _FIELDS = _CallRow.__struct_fields__
@@ -37,11 +58,13 @@ _encoder = msgspec.msgpack.Encoder()
 _calls_decoder = msgspec.msgpack.Decoder(list[_CallRow])
 _batch_decoder = msgspec.msgpack.Decoder(CommittedBatch)
 _metrics_decoder = msgspec.msgpack.Decoder(dict[str, float])
+_details_decoder = msgspec.msgpack.Decoder(EpisodeDetails)
+_verdicts_decoder = msgspec.msgpack.Decoder(list[CallVerdict])
 _data_decoder = msgspec.msgpack.Decoder(dict[str, Any])
 
 EPISODE_COLUMNS = (
     "episode_id, kind, client_id, task_set, task_id, group_id, repeat_index, step, policy_version, granted_at, "
-    "idle_deadline_s, state, reward, metrics, reason, ended_at, consumed_step, dropped, call_count"
+    "idle_deadline_s, state, reward, metrics, reason, ended_at, consumed_step, dropped, call_count, details"
 )
 
 
@@ -69,6 +92,21 @@ def pack_calls(calls: Sequence[CallRecord]) -> bytes:
                 c.requested,
                 c.fate,
                 c.fate_reason,
+                c.agent,
+                c.parent,
+                c.token_versions,
+                c.advantages,
+                c.token_mask,
+                c.tag,
+                c.excluded,
+                c.dialect,
+                c.applied,
+                c.kept,
+                c.unknown,
+                c.raw_request,
+                c.choice,
+                c.replayable,
+                c.guarded,
             )
             for c in calls
         ]
@@ -86,12 +124,22 @@ def _call(row: _CallRow) -> CallRecord:
     values: dict[str, Any] = {name: getattr(row, name) for name in _FIELDS}
     values["fate"] = None if row.fate is None else TokenFate(row.fate)
     values["fate_reason"] = FateReason(row.fate_reason)
-    return CallRecord.model_construct(**values)
+    return call_record(values)
+
+
+def pack_details(details: EpisodeDetails) -> bytes | None:
+    """Return the details as msgpack; None when all are at their defaults."""
+    return None if details == EpisodeDetails() else _encoder.encode(details)
 
 
 def unpack_batch(blob: bytes) -> CommittedBatch:
     """Return a committed batch."""
     return _batch_decoder.decode(blob)
+
+
+def unpack_verdicts(blob: bytes) -> list[CallVerdict]:
+    """Return the verdict of each call of one episode."""
+    return _verdicts_decoder.decode(blob)
 
 
 def unpack_data(blob: bytes) -> dict[str, Any]:
@@ -121,6 +169,7 @@ def episode_values(episode: EpisodeRecord) -> tuple[object, ...]:
         episode.consumed_step,
         episode.dropped,
         episode.call_count,
+        pack_details(episode.details),
     )
 
 
@@ -146,5 +195,6 @@ def episode_record(row: sqlite3.Row | tuple[Any, ...], calls: bytes | None) -> E
         consumed_step=row[16],
         dropped=row[17],
         call_count=row[18],
+        details=EpisodeDetails() if row[19] is None else _details_decoder.decode(row[19]),
         calls=unpack_calls(calls),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,9 @@ class Database:
             ConfigError: written by a newer version, or a database of something else.
         """
         self.path = path
+        self.failing = ""
+        """Why the last write failed; empty again after the next that does not."""
+        self.on_failure: Callable[[str], None] = lambda _why: None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(
@@ -66,17 +69,13 @@ class Database:
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Run one statement as its own transaction; return the number of rows it changed."""
-        try:
+        with self._watched():
             return self._connection.execute(sql, values).rowcount
-        except sqlite3.Error as err:
-            raise journal_failure(err, self.path) from err
 
     def insert(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Run one INSERT as its own transaction; return the new row id."""
-        try:
+        with self._watched():
             return self._connection.execute(sql, values).lastrowid or 0
-        except sqlite3.Error as err:
-            raise journal_failure(err, self.path) from err
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
@@ -87,14 +86,29 @@ class Database:
 
     def run_many(self, sql: str, values: Iterable[Sequence[Any]]) -> int:
         """Run one statement for each of ``values`` (inside a ``transaction``); return the number of rows changed in all."""
-        try:
+        with self._watched():
             return self._connection.executemany(sql, values).rowcount
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Translate a failure of SQLite and remember whether the file can be written. A contradiction is no such failure."""
+        try:
+            yield
         except sqlite3.Error as err:
-            raise journal_failure(err, self.path) from err
+            failure = journal_failure(err, self.path)
+            if not isinstance(err, sqlite3.IntegrityError):
+                self.failing = failure.message
+                self.on_failure(failure.message)
+            raise failure from err
+        if self.failing and not self._connection.in_transaction:
+            self.failing = ""
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything inside together; any exception undoes all of it."""
+        """Commit everything inside together; any exception undoes all of it. Within another one it is a part of that."""
+        if self._connection.in_transaction:
+            yield
+            return
         self.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -12,20 +12,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from swarm.protocol.config import TrainConfig
 from swarm.protocol.messages import Event
 from swarm.server.journal.codec import pack, unpack_data
+from swarm.server.journal.config_book import ConfigBook
 from swarm.server.journal.database import BUSY_TIMEOUT_S, Database
+from swarm.server.journal.queue_book import QueueBook
 from swarm.server.journal.records import EvalRound, ResumeState
 from swarm.server.journal.step_book import StepBook
 
 JOURNAL_FILE = "journal.sqlite"
 
 
-class Journal(StepBook):
+class Journal(StepBook, ConfigBook, QueueBook):
     """One open journal. Every method is synchronous and quick; call it from one thread.
 
     Every method raises ``JournalFailed`` (with a hint) when the file cannot be written, read or decoded.
@@ -57,8 +60,25 @@ class Journal(StepBook):
         """Close the file. Safe to call twice."""
         self._db.close()
 
+    def together(self) -> AbstractContextManager[None]:
+        """Record what is called inside as one whole; an exception undoes all of it, so let none end inside."""
+        return self._db.transaction()
+
+    @property
+    def failing(self) -> str:
+        """Why the last write failed; empty when it did not."""
+        return self._db.failing
+
+    def tell_failures(self, listener: Callable[[str], None]) -> None:
+        """Call ``listener`` with the reason of each failure from now on."""
+        self._db.on_failure = listener
+
+    def probe(self) -> None:
+        """Write something that changes nothing: clears ``failing``, or raises as any write does."""
+        self._db.execute("UPDATE schema_version SET version = version")
+
     def set_config(self, config: TrainConfig, incarnation: str) -> None:
-        """Begin a run with a new ``incarnation``, or change the config of the current one. Safe to call twice."""
+        """Begin a run with a new ``incarnation``, or replace what the current one began with. Safe to call twice."""
         body = config.model_dump_json()
         if incarnation == self._incarnation:
             self._db.execute("UPDATE runs SET config = ? WHERE run = ?", (body, self._run))
@@ -74,9 +94,12 @@ class Journal(StepBook):
         """Of the newest run; None before the first ``set_config``."""
         return self._incarnation
 
-    def config(self) -> TrainConfig | None:
-        """Return the config of the newest run; None before the first ``set_config``."""
-        found = self._db.rows("SELECT config FROM runs WHERE run = ?", (self._run,))
+    def config_of(self, episode_id: str) -> TrainConfig | None:
+        """Return the config of the run that an episode belongs to, of any incarnation; None when there is no such episode."""
+        found = self._db.rows(
+            "SELECT config FROM runs WHERE run = (SELECT run FROM episodes WHERE episode_id = ?)",
+            (episode_id,),
+        )
         return self._parse(TrainConfig, found[0][0]) if found else None
 
     def close_eval_round(self, round_: EvalRound) -> None:
@@ -127,6 +150,11 @@ class Journal(StepBook):
             "INSERT OR REPLACE INTO cursors VALUES (?, ?)", (client_id, pack(dict(data)))
         )
 
+    def cursor(self, client_id: str) -> dict[str, Any]:
+        """Return the remembered data of one client; empty when there is none."""
+        found = self._db.rows("SELECT data FROM cursors WHERE client_id = ?", (client_id,))
+        return self._decode(unpack_data, found[0][0], f"cursor {client_id!r}") if found else {}
+
     def cursors(self) -> dict[str, dict[str, Any]]:
         """Return the remembered data of each client."""
         found = self._db.rows("SELECT client_id, data FROM cursors ORDER BY client_id")
@@ -134,17 +162,20 @@ class Journal(StepBook):
 
     def load_state(self) -> ResumeState | None:
         """Return everything that resuming needs, or None when no run was ever configured. Changes nothing."""
-        config = self.config()
-        if config is None or self._incarnation is None:
-            return None
         metrics = self.step_metrics()
         last = metrics[-1] if metrics else None
         step = last.step if last else 0
+        config = self.config_at(step)
+        if config is None or self._incarnation is None:
+            return None
         known = self.checkpoints()
         checkpoint = known[-1] if known else None
         replay = self.committed_after(checkpoint.step if checkpoint else 0)
         pending = replay[-1] if replay and replay[-1].batch.step > step else None
         waiting = "run = ? AND kind = 'train' AND state = 'finished' AND consumed_step IS NULL AND dropped = ''"
+        still_open = (
+            "run = ? AND state = 'open' AND ended_order IS"  # prepared ones have their place
+        )
         seq = self._db.rows("SELECT coalesce(max(seq), 0) FROM events")[0][0]
         return ResumeState(
             config=config,
@@ -156,7 +187,8 @@ class Journal(StepBook):
             replay=replay,
             pending=pending,
             pool=self._episodes(waiting, (self._run,), calls=True),
-            orphans=self._episodes("run = ? AND state = 'open'", (self._run,), calls=False),
+            prepared=self._episodes(f"{still_open} NOT NULL", (self._run,), calls=True),
+            orphans=self._episodes(f"{still_open} NULL", (self._run,), calls=False),
             eval_rounds=self.eval_rounds(),
             metrics=metrics,
             last_event_seq=seq,

@@ -9,9 +9,47 @@ from __future__ import annotations
 import msgspec
 
 from swarm.protocol.config import TrainConfig
-from swarm.protocol.messages import CallRecord, CheckpointInfo, EpisodeTrace, StepMetrics
+from swarm.protocol.messages import CheckpointInfo
+from swarm.protocol.records import CallRecord, EpisodeTrace, StepMetrics
 from swarm.protocol.states import EpisodeKind, EpisodeState
 from swarm.server.ports import TrainBatch
+
+
+class TokenChoices(msgspec.Struct, kw_only=True):
+    """What a finish said of the sampled tokens of one call (``swarm.protocol.episodes.CallTokens``)."""
+
+    call_index: int
+    advantages: list[float] = []
+    weights: list[float] = []
+    mask: list[bool] = []
+
+
+class EpisodeDetails(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What only some episodes have; one column of the journal, so that a new field needs no migration."""
+
+    code_hash: str = ""
+    agents: dict[str, bool] = {}
+    """Agent -> whether it trains."""
+    rewards: dict[str, float] = {}
+    """Per agent, where told."""
+    tokens: list[TokenChoices] = []
+    prepared_until: float | None = None
+    """Unix seconds until which a prepared episode may be committed; None = not prepared."""
+    prepared_reward: float | None = None
+    prepared_metrics: dict[str, float] = {}
+    divergences: int = 0
+    """Prompts that did not extend what the server had sampled."""
+    context_overflows: int = 0
+    """Calls that were refused because their prompt was too long."""
+    shared: bool = False
+    """Its group's task came from a shared queue."""
+    unused: bool = False
+    """A reservation that ended before anybody used it: it was never a member of its group."""
+
+    @property
+    def seated(self) -> bool:
+        """Whether its group is there because of it: not when it only reserved a seat; a queue's group stays even then."""
+        return self.shared or not self.unused
 
 
 class EpisodeRecord(msgspec.Struct, kw_only=True):
@@ -43,6 +81,7 @@ class EpisodeRecord(msgspec.Struct, kw_only=True):
     dropped: str = ""
     """``FateReason`` when it finished but no batch took it."""
     call_count: int = 0
+    details: EpisodeDetails = msgspec.field(default_factory=EpisodeDetails)
     calls: list[CallRecord] = []
     """Empty when not asked for, or pruned: ``call_count`` still tells how many there were."""
 
@@ -66,7 +105,31 @@ class EpisodeRecord(msgspec.Struct, kw_only=True):
             ended_at=self.ended_at,
             calls=self.calls,
             call_count=self.call_count,
+            agents=self.details.agents,
+            rewards=self.details.rewards,
+            code_hash=self.details.code_hash,
+            consumed_step=self.consumed_step,
+            context_overflows=self.details.context_overflows,
         )
+
+
+class CallVerdict(msgspec.Struct, array_like=True):
+    """What became of the sampled tokens of one call of a consumed episode, written with the batch."""
+
+    fate: str
+    reason: str
+    advantage: float | None = None
+    """Of every trained token, unless ``advantages``; None = not trained."""
+    advantages: list[float] = []
+    """Per sampled token, where the client chose them."""
+
+
+class AgentStats(msgspec.Struct, kw_only=True):
+    """The members of one consumed group in which one agent acted, and what its rewards came to."""
+
+    episode_ids: list[str]
+    rewards: list[float]
+    advantages: list[float]
 
 
 class GroupStats(msgspec.Struct, kw_only=True):
@@ -76,11 +139,15 @@ class GroupStats(msgspec.Struct, kw_only=True):
     task_set: str
     task_id: str
     episode_ids: list[str]
-    rewards: list[float]
-    """In the order of ``episode_ids``."""
+    rewards: list[float | None]
+    """In the order of ``episode_ids``; None = only agents were rewarded."""
     advantages: list[float]
+    """Of calls with the episode's own key; 0 where there were none."""
     missing: int = 0
     """Members that the group rule let go."""
+    agents: dict[str, AgentStats] = {}
+    """Of each agent, when there were any besides the episode's own key."""
+    code_hash: str = ""
 
 
 class CommittedBatch(msgspec.Struct, kw_only=True):
@@ -90,6 +157,43 @@ class CommittedBatch(msgspec.Struct, kw_only=True):
     """No rows when nothing was trainable; the engine is then not called."""
     episode_ids: list[str]
     groups: list[GroupStats]
+    groups_tried: int = 0
+    """Groups that the step had opened, dropped ones too."""
+
+
+class ConfigEntry(msgspec.Struct, kw_only=True):
+    """A configuration that took effect within a run, at a step boundary or at a restart of the engine."""
+
+    step: int
+    """Status step from which it holds."""
+    at: float
+    """Unix seconds."""
+    who: str
+    """Client id, or the power of the token when none was told."""
+    changes: list[dict[str, object]]
+    """``ConfigChange`` of each key that changed."""
+    config: TrainConfig
+
+
+class QueuePlace(msgspec.Struct, kw_only=True, frozen=True):
+    """Where a shared task queue stands; small, because every group opened from it records it anew."""
+
+    handed_out: int = 0
+    """Groups opened from its order so far; those of ``again`` do not count anew."""
+    again: tuple[str, ...] = ()
+    """Tasks of groups that were lost or left over, oldest first; they go out before the order goes on."""
+    returns: dict[str, int] = {}
+    """How often each task has come back."""
+
+
+class QueueRecord(msgspec.Struct, kw_only=True):
+    """A shared task queue and where it stands."""
+
+    name: str
+    task_ids: list[str]
+    seed: int
+    epochs: int | None
+    place: QueuePlace = QueuePlace()
 
 
 class EvalRound(msgspec.Struct, kw_only=True):
@@ -121,8 +225,10 @@ class ResumeState(msgspec.Struct, kw_only=True):
     """The last of ``replay`` when the process died after committing it and before its StepMetrics: train it, then commit_step."""
     pool: list[EpisodeRecord]
     """Finished train episodes that no batch consumed or dropped, with calls, in order of finishing."""
+    prepared: list[EpisodeRecord]
+    """Open episodes whose finish was prepared, with calls: a commit may still come."""
     orphans: list[EpisodeRecord]
-    """Episodes that were open at the crash (no calls); the caller ends them with a reason."""
+    """Other episodes that were open at the crash (no calls); the caller ends them with a reason."""
     eval_rounds: list[EvalRound]
     metrics: list[StepMetrics]
     last_event_seq: int

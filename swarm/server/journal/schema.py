@@ -81,7 +81,33 @@ CREATE TABLE cursors (
 ) STRICT;
 """
 
-MIGRATIONS = (_V1,)
+# ``details`` holds what only some episodes have (agents, code hash, a prepared finish) as one msgpack struct.
+# ``verdicts`` says what became of each call of a consumed episode; the calls themselves are written before that is known.
+_V2 = """
+ALTER TABLE episodes ADD COLUMN details BLOB;
+CREATE TABLE verdicts (
+    ended_order INTEGER PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT;
+CREATE TABLE config_changes (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    run INTEGER NOT NULL REFERENCES runs(run),
+    step INTEGER NOT NULL,
+    at REAL NOT NULL,
+    who TEXT NOT NULL,
+    changes TEXT NOT NULL,
+    config TEXT NOT NULL
+) STRICT;
+CREATE TABLE task_queues (
+    run INTEGER NOT NULL REFERENCES runs(run),
+    name TEXT NOT NULL,
+    body BLOB NOT NULL,
+    place BLOB NOT NULL,
+    PRIMARY KEY (run, name)
+) STRICT;
+"""
+
+MIGRATIONS = (_V1, _V2)
 VERSION = len(MIGRATIONS)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from swarm.protocol.errors import StateError
-from swarm.protocol.messages import CheckpointInfo, StepMetrics
-from swarm.server.journal.codec import pack, unpack_batch
+from swarm.protocol.messages import CheckpointInfo
+from swarm.protocol.records import StepMetrics
+from swarm.server.journal.codec import pack, unpack_batch, unpack_verdicts
 from swarm.server.journal.episode_book import FORGET_CALLS, EpisodeBook
-from swarm.server.journal.records import CommittedBatch, GroupStats
+from swarm.server.journal.records import CallVerdict, CommittedBatch, GroupStats
 from swarm.server.ports import TrainBatch
 
 
@@ -22,10 +23,13 @@ class StepBook(EpisodeBook):
         episode_ids: Sequence[str],
         groups: Sequence[GroupStats],
         dropped: Mapping[str, str] | None = None,
+        verdicts: Mapping[str, Sequence[CallVerdict]] | None = None,
+        groups_tried: int = 0,
     ) -> None:
         """Commit "step k consumes these", before the engine moves: rows, episodes, group statistics and leftovers together.
 
-        ``dropped`` maps finished episodes that this step leaves out to their ``FateReason``. A batch without rows is
+        ``dropped`` maps finished episodes that this step leaves out to their ``FateReason``; ``verdicts`` a consumed episode to
+        the fate of each of its calls, for those who read its trace later. A batch without rows is
         committed the same way. The same step twice, or an episode that was already consumed or dropped or never
         finished, is refused and nothing is recorded.
 
@@ -33,7 +37,13 @@ class StepBook(EpisodeBook):
             StateError: an episode cannot be consumed.
         """
         run, step = self._need_run(), batch.step
-        body = pack(CommittedBatch(batch=batch, episode_ids=list(episode_ids), groups=list(groups)))
+        committed = CommittedBatch(
+            batch=batch,
+            episode_ids=list(episode_ids),
+            groups=list(groups),
+            groups_tried=groups_tried,
+        )
+        body = pack(committed)
         with self._db.transaction():
             self._db.execute("INSERT INTO batches VALUES (?, ?, ?)", (run, step, body))
             taken = self._db.run_many(
@@ -47,6 +57,29 @@ class StepBook(EpisodeBook):
                     hint="a batch consumes finished train episodes of this run, each once",
                 )
             self._drop(dropped or {})
+            self._db.run_many(
+                "INSERT OR REPLACE INTO verdicts SELECT ended_order, ? FROM episodes WHERE episode_id = ?",
+                [(pack(list(calls)), episode_id) for episode_id, calls in (verdicts or {}).items()],
+            )
+
+    def verdicts(self, episode_id: str) -> list[CallVerdict]:
+        """Return what its batch made of each call of a consumed episode; none when it was not consumed, or was pruned."""
+        found = self._db.rows(
+            "SELECT body FROM verdicts JOIN episodes USING (ended_order) WHERE episode_id = ?",
+            (episode_id,),
+        )
+        return (
+            self._decode(unpack_verdicts, found[0][0], f"episode {episode_id!r}") if found else []
+        )
+
+    def step_of(self, episode_id: str) -> StepMetrics | None:
+        """Return the record of the step that consumed an episode of any incarnation; None when there is none (yet)."""
+        found = self._db.rows(
+            "SELECT step_metrics.body FROM step_metrics JOIN episodes "
+            "ON episodes.run = step_metrics.run AND consumed_step = step_metrics.step WHERE episode_id = ?",
+            (episode_id,),
+        )
+        return self._parse(StepMetrics, found[0][0]) if found else None
 
     def batches_after(self, step: int) -> list[TrainBatch]:
         """Return the committed batches of later steps, oldest first."""
@@ -106,6 +139,11 @@ class StepBook(EpisodeBook):
         with self._db.transaction():
             self._db.execute("DELETE FROM checkpoints WHERE run = ? AND step < ?", (run, oldest))
             self._db.execute("DELETE FROM batches WHERE run = ? AND step <= ?", (run, oldest))
+            self._db.execute(
+                "DELETE FROM verdicts WHERE ended_order IN (SELECT ended_order FROM episodes "
+                "WHERE run = ? AND consumed_step <= ?)",
+                (run, oldest),
+            )
             self._db.execute(
                 FORGET_CALLS + "run = ? AND kind = 'train' AND (consumed_step <= ? "
                 "OR (step < ? AND (dropped != '' OR state IN ('aborted', 'expired')))))",

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from starlette.types import Receive
 
 ResultT = TypeVar("ResultT")
+WATCH_AFTER_S = 0.02
+"""Work that takes no longer is not worth a watch; a client that left before is noticed then."""
 
 
 class ClientLeft(Exception):
@@ -26,10 +28,12 @@ async def unless_abandoned(work: Coroutine[Any, Any, ResultT], receive: Receive)
 
     Cancelling this call (the server shuts down) cancels ``work`` as well.
     """
-    # The work runs in the caller's own task: a second one would cost more than the whole watch.
+    # The work runs in the caller's own task: a second one would cost more than the whole watch. What is answered at once is
+    # not watched at all.
     worker = asyncio.current_task()
     assert worker is not None
     left = False
+    watcher: asyncio.Task[None] | None = None
 
     async def watch() -> None:
         nonlocal left
@@ -37,7 +41,11 @@ async def unless_abandoned(work: Coroutine[Any, Any, ResultT], receive: Receive)
         left = True
         worker.cancel()
 
-    watcher = asyncio.ensure_future(watch())
+    def begin() -> None:
+        nonlocal watcher
+        watcher = asyncio.ensure_future(watch())
+
+    timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, begin)
     try:
         return await work
     except asyncio.CancelledError:
@@ -45,7 +53,9 @@ async def unless_abandoned(work: Coroutine[Any, Any, ResultT], receive: Receive)
             raise ClientLeft from None
         raise
     finally:
-        watcher.cancel()
+        timer.cancel()
+        if watcher is not None:
+            watcher.cancel()
 
 
 async def cancel(task: asyncio.Future[Any]) -> None:

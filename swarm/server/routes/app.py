@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.responses import Response
 
 from swarm.protocol.errors import SwarmError
 from swarm.server.keys import Tokens
 from swarm.server.routes.abandon import ClientLeft
-from swarm.server.routes.auth import ANY, Gate
+from swarm.server.routes.auth import Gate
 from swarm.server.routes.control import control_router
+from swarm.server.routes.dialects.table import dialect_routes
 from swarm.server.routes.episodes import EpisodeRoutes
 from swarm.server.routes.errors import (
     ErrorBoundary,
@@ -23,13 +22,15 @@ from swarm.server.routes.errors import (
     on_invalid_request,
     on_swarm_error,
 )
-from swarm.server.routes.gauges import prometheus_text
-from swarm.server.routes.inference import InferenceRoutes
+from swarm.server.routes.hot import SwarmApp
+from swarm.server.routes.monitor import monitor_router, probes
 from swarm.server.routes.openapi import describe
+from swarm.server.routes.page import page_router
 from swarm.server.service.service import SwarmService
+from swarm.server.tickets import PageTickets
 
 
-def create_app(service: SwarmService, tokens: Tokens, *, trust_proxy: bool = False) -> FastAPI:
+def create_app(service: SwarmService, tokens: Tokens, *, trust_proxy: bool = False) -> SwarmApp:
     """Return the app over ``service``.
 
     Args:
@@ -37,15 +38,20 @@ def create_app(service: SwarmService, tokens: Tokens, *, trust_proxy: bool = Fal
         tokens: The role tokens of the same state directory.
         trust_proxy: Believe ``X-Forwarded-Proto`` and ``X-Forwarded-Host`` when a grant's URL is made.
     """
-    gate = Gate(tokens)
-    app = FastAPI(docs_url=None, redoc_url=None, redirect_slashes=False)
-    # The routes that every call of every agent takes come first in the table.
-    app.router.routes[:0] = [
-        *InferenceRoutes(service).routes(),
-        *EpisodeRoutes(service, gate, trust_proxy=trust_proxy).routes(),
-        *_probes(service, gate),
-    ]
+    gate = Gate(tokens, service.client_notes)
+    app = SwarmApp(docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.take_short(
+        [
+            *dialect_routes(service, gate),
+            *EpisodeRoutes(service, gate, trust_proxy=trust_proxy).routes(),
+            *probes(service, gate),
+        ]
+    )
     app.include_router(control_router(service, gate))
+    app.include_router(monitor_router(service, gate))
+    app.include_router(
+        page_router(service, gate, PageTickets(tokens.signing), trust_proxy=trust_proxy)
+    )
     app.add_exception_handler(SwarmError, on_swarm_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
@@ -60,21 +66,6 @@ def create_app(service: SwarmService, tokens: Tokens, *, trust_proxy: bool = Fal
 
     app.openapi = openapi
     return app
-
-
-def _probes(service: SwarmService, gate: Gate) -> list[Route]:
-    async def health(_request: Request) -> Response:
-        """Say that the process answers; it needs no token and tells nothing else."""
-        return JSONResponse({"status": "ok"})
-
-    async def metrics(request: Request) -> Response:
-        """Prometheus gauges; any token."""
-        gate.power(request, ANY)
-        status = service.status()
-        recent = service.metrics(status.step - 1)
-        return PlainTextResponse(prometheus_text(status, recent[-1] if recent else None))
-
-    return [Route("/health", health, methods=["GET"]), Route("/metrics", metrics, methods=["GET"])]
 
 
 async def _nobody_listens(_request: Request, _error: Exception) -> Response:

@@ -50,12 +50,10 @@ def error_response(error: SwarmError, *, status: int | None = None) -> Response:
     )
 
 
-def internal_envelope(error: BaseException) -> dict[str, Any]:
-    """Body for an unexpected exception: its type, never its text (which may quote a secret)."""
+def internal_error(error: BaseException) -> SwarmError:
+    """What is told of an unexpected exception: its type, never its text (which may quote a secret)."""
     name = type(error).__name__
-    return SwarmError(
-        f"The server failed while answering ({name}).", hint=_INTERNAL_HINT
-    ).envelope()
+    return SwarmError(f"The server failed while answering ({name}).", hint=_INTERNAL_HINT)
 
 
 def shutting_down() -> SwarmError:
@@ -69,9 +67,14 @@ def shutting_down() -> SwarmError:
 async def on_swarm_error(request: Request, error: Exception) -> Response:
     """Starlette handler for the whole ``SwarmError`` tree; what is the server's own trouble is logged too."""
     assert isinstance(error, SwarmError)
+    log_own_trouble(request, error)
+    return error_response(error)
+
+
+def log_own_trouble(request: Request, error: SwarmError) -> None:
+    """Log an error that is the server's own; those of a request are told to whoever sent it."""
     if error.status == 500:
         logger.warning("%s %s: %s", request.method, shown_path(request.url.path), error.message)
-    return error_response(error)
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
@@ -131,7 +134,7 @@ class ErrorBoundary:
             logger.exception("%s %s failed", scope["method"], shown_path(scope["path"]))
             if started:
                 raise
-            body = orjson.dumps(internal_envelope(error))
+            body = orjson.dumps(internal_error(error).envelope())
             await Response(body, status_code=500, media_type="application/json")(
                 scope, receive, send
             )

@@ -9,16 +9,21 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from swarm.protocol.clients import AgreeRequest, ClientRegistration, ControllerRequest, Heartbeat
 from swarm.protocol.config import TrainConfig
-from swarm.protocol.messages import (
+from swarm.protocol.episodes import (
     AbortRequest,
-    ClientRegistration,
-    EvalRoundClose,
+    AgentKey,
+    AgentKeyRequest,
     FinishReply,
     FinishRequest,
     Grant,
     GrantRequest,
+    PrepareReply,
 )
+from swarm.protocol.messages import EvalRoundClose
+from swarm.protocol.pool import TaskQueue
+from swarm.server.routes.dialects.openapi import dialect_paths
 
 TITLE = "swarm"
 VERSION = "1"
@@ -35,12 +40,17 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _BODY_MODELS: tuple[type[BaseModel], ...] = (
     TrainConfig,
     ClientRegistration,
+    ControllerRequest,
+    Heartbeat,
     EvalRoundClose,
     GrantRequest,
     FinishRequest,
     AbortRequest,
+    AgentKeyRequest,
+    AgreeRequest,
+    TaskQueue,
 )
-_ANSWER_MODELS: tuple[type[BaseModel], ...] = (Grant, FinishReply)
+_ANSWER_MODELS: tuple[type[BaseModel], ...] = (Grant, FinishReply, PrepareReply, AgentKey)
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -70,12 +80,7 @@ def _schemas() -> dict[str, Any]:
 
 def _hot_paths() -> dict[str, Any]:
     return {
-        "/v1/chat/completions": {"post": _chat("chat_completions")},
-        "/e/{token}/v1/chat/completions": {
-            "post": _chat("chat_completions_by_url") | _path_parameter("token")
-        },
-        "/v1/models": {"get": _models("list_models")},
-        "/e/{token}/v1/models": {"get": _models("list_models_by_url") | _path_parameter("token")},
+        **dialect_paths(),
         "/swarm/episodes": {"post": _episode("grant", "Ask for an episode", GrantRequest, Grant)},
         "/swarm/episodes/{episode_id}/finish": {
             "post": _episode(
@@ -87,6 +92,22 @@ def _hot_paths() -> dict[str, Any]:
             "post": _episode("abort", "Give an episode up", AbortRequest, FinishReply)
             | _path_parameter("episode_id")
         },
+        "/swarm/episodes/{episode_id}/prepare": {
+            "post": _episode("prepare", "Promise to take a finish", FinishRequest, PrepareReply)
+            | _path_parameter("episode_id")
+        },
+        "/swarm/episodes/{episode_id}/commit": {
+            "post": _episode("commit", "Finish a prepared episode", None, FinishReply)
+            | _path_parameter("episode_id")
+        },
+        "/swarm/episodes/{episode_id}/confirm": {
+            "post": _episode("confirm", "Keep a reservation", None, Grant)
+            | _path_parameter("episode_id")
+        },
+        "/swarm/episodes/{episode_id}/agents": {
+            "post": _episode("agent_key", "A key for one agent", AgentKeyRequest, AgentKey)
+            | _path_parameter("episode_id")
+        },
         "/health": {
             "get": _plain("health", "Whether the process answers", "No token.") | {"security": []}
         },
@@ -94,57 +115,22 @@ def _hot_paths() -> dict[str, Any]:
     }
 
 
-def _chat(operation_id: str) -> dict[str, Any]:
-    text = (
-        "OpenAI's chat completion. The key is an episode's. Parameters that would change the answer and are not served are "
-        "refused; every sampling value is kept as it was sent. `return_token_ids: true` adds token ids."
-    )
-    properties = {
-        "messages": {"type": "array", "items": {"type": "object"}, "minItems": 1},
-        "tools": {"type": "array", "items": {"type": "object"}},
-        "tool_choice": {"enum": ["auto", "none"]},
-        "max_tokens": {"type": "integer", "minimum": 1},
-        "max_completion_tokens": {"type": "integer", "minimum": 1},
-        "temperature": {"type": "number", "minimum": 0},
-        "stop": {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]},
-        "seed": {"type": "integer"},
-        "logprobs": {"type": "boolean"},
-        "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
-        "stream": {"type": "boolean"},
-        "stream_options": {"type": "object", "properties": {"include_usage": {"type": "boolean"}}},
-        "chat_template_kwargs": {"type": "object"},
-        "return_token_ids": {"type": "boolean"},
-    }
-    body = {
-        "type": "object",
-        "required": ["messages"],
-        "properties": properties,
-        "additionalProperties": True,
-    }
-    entry = _plain(operation_id, "Chat with the policy being trained", text, tag="inference")
-    return entry | {
-        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}}
-    }
-
-
-def _models(operation_id: str) -> dict[str, Any]:
-    return _plain(operation_id, "The served model", "The key is an episode's.", tag="inference")
-
-
 def _episode(
-    operation_id: str, summary: str, body: type[BaseModel], answer: type[BaseModel]
+    operation_id: str, summary: str, body: type[BaseModel] | None, answer: type[BaseModel]
 ) -> dict[str, Any]:
-    return {
+    about = (body or answer).__doc__ or ""
+    entry: dict[str, Any] = {
         "operationId": operation_id,
         "summary": summary,
-        "description": (body.__doc__ or "") + " The eval token may do this for eval episodes only.",
+        "description": f"{about} The eval token may do this for eval episodes only.",
         "tags": ["episodes"],
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": _ref(body.__name__)}},
-        },
         "responses": {"200": _answer(answer.__name__, answer.__doc__ or "")},
     }
+    if body is not None:
+        schema = _ref(body.__name__)
+        content = {"application/json": {"schema": schema}}
+        entry["requestBody"] = {"required": True, "content": content}
+    return entry
 
 
 def _plain(

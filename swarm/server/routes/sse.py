@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from swarm.protocol.errors import SwarmError
 from swarm.server.routes.abandon import cancel, until_disconnect
-from swarm.server.routes.errors import internal_envelope, shutting_down
+from swarm.server.routes.errors import internal_error, shutting_down
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class EventStream(Response):
 
     The answer begins with the first block or, when that takes longer than ``keep_alive_s``, with a comment. An error before
     that is raised (and becomes a proper HTTP status); one after it is sent as a last event with the error envelope.
-    ``headers`` is called when the answer begins.
+    ``headers`` is called when the answer begins; ``keep_alive`` and ``failure`` are the dialect's own words.
     """
 
     media_type = "text/event-stream"
@@ -46,6 +46,8 @@ class EventStream(Response):
         *,
         headers: Callable[[], Mapping[str, str]] = dict,
         keep_alive_s: float = KEEP_ALIVE_S,
+        keep_alive: bytes = KEEP_ALIVE,
+        failure: Callable[[SwarmError], bytes] | None = None,
     ) -> None:
         # As Starlette's own streaming response: no body, hence no content-length.
         self.status_code = 200
@@ -53,7 +55,8 @@ class EventStream(Response):
         self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no"})
         self._blocks = blocks
         self._late_headers = headers
-        self._keep_alive_s = keep_alive_s
+        self._keep_alive_s, self._keep_alive = keep_alive_s, keep_alive
+        self._failure = failure or _error_block
         self._started = False
         self._sending = False
         self._busy_since_look = False
@@ -76,7 +79,7 @@ class EventStream(Response):
             # The server shuts down: a stream that just ended would look like a whole answer.
             if not self._started:
                 raise
-            await self._body(send, data_block(shutting_down().envelope()), more=False)
+            await self._body(send, self._failure(shutting_down()), more=False)
         finally:
             await cancel(pump)
             await cancel(gone)
@@ -92,7 +95,7 @@ class EventStream(Response):
         if self._busy_since_look or self._sending:
             self._busy_since_look = False
             return
-        await self._body(send, KEEP_ALIVE)
+        await self._body(send, self._keep_alive)
         self._busy_since_look = False
 
     async def _end(self, pump: asyncio.Future[None], send: Send) -> None:
@@ -101,7 +104,7 @@ class EventStream(Response):
         if error is None:
             await self._body(send, b"", more=False)
         elif isinstance(error, Exception) and self._started:
-            await self._body(send, data_block(_envelope(error)), more=False)
+            await self._body(send, self._failure(_as_swarm_error(error)), more=False)
         else:
             raise error
 
@@ -121,8 +124,12 @@ class EventStream(Response):
         self._sending = False
 
 
-def _envelope(error: Exception) -> dict[str, Any]:
+def _error_block(error: SwarmError) -> bytes:
+    return data_block(error.envelope())
+
+
+def _as_swarm_error(error: Exception) -> SwarmError:
     if isinstance(error, SwarmError):
-        return error.envelope()
+        return error
     logger.error("a stream failed after it had begun", exc_info=error)
-    return internal_envelope(error)
+    return internal_error(error)

@@ -1,39 +1,38 @@
 """From the chosen groups of a step to the rows that the engine trains on: advantages, merging, weights, fates.
 
-Pure: reads episodes, returns a plan. Advantages come from each group once per episode, never per row.
+Pure: reads episodes, returns a plan. Advantages come from each group once per episode and agent, never per row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from swarm.protocol.config import TrainConfig
-from swarm.protocol.messages import CallRecord
-from swarm.protocol.states import FateReason
-from swarm.server.journal.records import GroupStats
+from swarm.protocol.records import CallRecord
+from swarm.protocol.states import CollectionPolicy, FateReason
+from swarm.server.journal.records import AgentStats, CallVerdict, GroupStats, TokenChoices
 from swarm.server.ports import TrainRow
 from swarm.server.service.metrics import Consumed
-from swarm.server.tracking.account import Fate, masked, whole_episode
-from swarm.server.tracking.advantages import group_advantages
+from swarm.server.service.replays import replays_of
+from swarm.server.service.returns import Graded, agent_returns, fates_in_group, reward_of
+from swarm.server.tracking.account import TRAINED, Fate, masked
 from swarm.server.tracking.merge import MergedRow, TokenBytes, build_rows
 
+NO_CHOICE = TokenChoices(call_index=-1)
+T = TypeVar("T")
 
-class Member(Protocol):
+
+class Member(Graded, Protocol):
     """What is needed of a finished episode; those in memory and those of the journal both have it."""
 
-    episode_id: str
     task_set: str
     task_id: str
     group_id: str
     repeat_index: int
-    reward: float | None
-
-    @property
-    def calls(self) -> list[CallRecord]:
-        """Captured calls in order."""
-        ...
+    client_id: str
 
 
 @dataclass(slots=True)
@@ -44,14 +43,30 @@ class StepPlan:
     groups: list[GroupStats]
     fates: dict[str, list[Fate]]
     """Episode id -> fate of each call."""
+    advantages: dict[str, list[list[float]]]
+    """Episode id -> for each call one advantage a sampled token; empty where it does not train."""
     consumed: Consumed
+
+    def verdicts(self) -> dict[str, list[CallVerdict]]:
+        """Return the same for the journal, which reads it when a trace is asked for."""
+        return {
+            episode_id: [
+                _verdict(fate, values)
+                for fate, values in zip(fates, self.advantages[episode_id], strict=True)
+            ]
+            for episode_id, fates in self.fates.items()
+        }
 
 
 @dataclass(slots=True)
 class _Draft:
+    config: TrainConfig
+    token_bytes: TokenBytes | None
     rows: list[TrainRow] = field(default_factory=list[TrainRow])
     groups: list[GroupStats] = field(default_factory=list[GroupStats])
     fates: dict[str, list[Fate]] = field(default_factory=dict[str, list[Fate]])
+    advantages: dict[str, list[list[float]]] = field(default_factory=dict[str, list[list[float]]])
+    zero: int = 0
 
 
 def plan_step(
@@ -59,73 +74,166 @@ def plan_step(
     groups: Sequence[tuple[str, Sequence[Member]]],
     token_bytes: TokenBytes | None = None,
 ) -> StepPlan:
-    """Plan a step from its groups, each ``(group_id, members)``. No groups, or none with unequal rewards: no rows."""
-    draft = _Draft()
-    zero = 0
+    """Plan a step from its groups, each ``(group_id, members)``. No groups, or none that can train: no rows."""
+    draft = _Draft(config, token_bytes)
     for group_id, members in groups:
-        rewards = [member.reward or 0.0 for member in members]
-        advantages = group_advantages(config.algorithm.name, rewards)
-        draft.groups.append(_stats(group_id, members, rewards, advantages, config.batch.repeat))
-        zero += len(members) if not any(advantages) else 0
-        for member, advantage in zip(members, advantages, strict=True):
-            if any(advantages):
-                _add_rows(draft, member, advantage, config, token_bytes)
-            else:
-                fate = masked(FateReason.ZERO_ADVANTAGE)
-                draft.fates[member.episode_id] = whole_episode(member.calls, fate)
+        _plan_group(draft, group_id, members)
     draft.rows.sort(key=lambda row: row.key)
     _weigh(draft.rows, config)
-    every = [member for _, members in groups for member in members]
-    consumed = Consumed(
-        groups=len(groups),
-        rewards=[member.reward or 0.0 for member in every],
-        zero_advantage=zero,
-        calls=[member.calls for member in every],
-        rows=len(draft.rows),
-    )
-    return StepPlan(draft.rows, draft.groups, draft.fates, consumed)
+    consumed = _consumed(config, groups, draft)
+    return StepPlan(draft.rows, draft.groups, draft.fates, draft.advantages, consumed)
+
+
+def _plan_group(draft: _Draft, group_id: str, members: Sequence[Member]) -> None:
+    algorithm = draft.config.algorithm.name
+    returns = agent_returns(members)
+    advantages = {agent: one.advantages(algorithm) for agent, one in returns.items()}
+    stats = {
+        agent: AgentStats(
+            episode_ids=one.episode_ids,
+            rewards=one.rewards,
+            advantages=list(advantages[agent].values()),
+        )
+        for agent, one in returns.items()
+    }
+    draft.groups.append(_stats(group_id, members, stats, draft.config.batch.repeat))
+    moving = {agent: values for agent, values in advantages.items() if any(values.values())}
+    for member in members:
+        own = {agent: values.get(member.episode_id, 0.0) for agent, values in moving.items()}
+        draft.zero += not any(member.episode_id in values for values in moving.values())
+        _plan_member(draft, member, own)
 
 
 def _stats(
-    group_id: str,
-    members: Sequence[Member],
-    rewards: list[float],
-    advantages: list[float],
-    size: int,
+    group_id: str, members: Sequence[Member], agents: dict[str, AgentStats], size: int
 ) -> GroupStats:
+    own = agents.get("", AgentStats(episode_ids=[], rewards=[], advantages=[]))
+    advantage = dict(zip(own.episode_ids, own.advantages, strict=True))
     return GroupStats(
         group_id=group_id,
         task_set=members[0].task_set,
         task_id=members[0].task_id,
         episode_ids=[member.episode_id for member in members],
-        rewards=rewards,
-        advantages=advantages,
+        rewards=[member.reward for member in members],
+        advantages=[advantage.get(member.episode_id, 0.0) for member in members],
         missing=size - len(members),
+        agents=agents if set(agents) - {""} else {},
+        code_hash=members[0].details.code_hash,
     )
 
 
-def _add_rows(
-    draft: _Draft,
-    member: Member,
-    advantage: float,
-    config: TrainConfig,
-    token_bytes: TokenBytes | None,
-) -> None:
-    merged = build_rows(member.calls, config.match, token_bytes=token_bytes)
-    draft.fates[member.episode_id] = merged.fates
+def _plan_member(draft: _Draft, member: Member, advantage: Mapping[str, float]) -> None:
+    """Add the rows of one episode; ``advantage``: of each agent whose rewards differ in this group."""
+    choices = {choice.call_index: choice for choice in member.details.tokens}
+    calls = member.calls
+    fates = [
+        masked(FateReason.ZERO_ADVANTAGE)
+        if fate == TRAINED
+        and call.agent not in advantage
+        and not choices.get(call.index, NO_CHOICE).advantages
+        else fate
+        for call, fate in zip(calls, fates_in_group(member), strict=True)
+    ]
+    draft.fates[member.episode_id] = fates
+    draft.advantages[member.episode_id] = [
+        _advantages(call, choices, advantage.get(call.agent, 0.0)) if fate == TRAINED else []
+        for call, fate in zip(calls, fates, strict=True)
+    ]
+    if TRAINED not in fates:
+        return
+    config = draft.config
+    merged = build_rows(calls, config.match, token_bytes=draft.token_bytes, fates=fates)
     for i, row in enumerate(merged.rows):
-        draft.rows.append(_row(member, i, row, advantage))
+        made = _row(member, i, row, advantage, choices)
+        if config.asynchronous.enabled:
+            made.versions = _gather(row, [_versions(call) for call in calls])
+        draft.rows.append(made)
 
 
-def _row(member: Member, index: int, row: MergedRow, advantage: float) -> TrainRow:
-    return TrainRow(
+def _row(
+    member: Member,
+    index: int,
+    row: MergedRow,
+    advantage: Mapping[str, float],
+    choices: Mapping[int, TokenChoices],
+) -> TrainRow:
+    calls = member.calls
+    own = advantage.get(calls[row.call_indices[0]].agent, 0.0)  # a row is of one agent
+    told = [choices.get(i, NO_CHOICE) for i in row.call_indices]
+    made = TrainRow(
         key=f"{member.group_id}/{member.repeat_index:04d}/{index:04d}",
         episode_id=member.episode_id,
         ids=row.ids,
         spans=row.spans,
         logprobs=row.logprobs,
-        advantage=advantage,
+        advantage=own,
         weight=0.0,
+    )
+    made.replays = replays_of(row, calls)
+    if any(choice.advantages for choice in told):
+        made.advantages = _gather(row, [_advantages(call, choices, own) for call in calls])
+    if any(choice.weights for choice in told):
+        made.weights = _gather(
+            row,
+            [
+                choices.get(call.index, NO_CHOICE).weights or [1.0] * len(call.sampled_ids)
+                for call in calls
+            ],
+        )
+    return made
+
+
+def _gather(row: MergedRow, of_calls: Sequence[Sequence[T]]) -> list[T]:
+    """Return the values of the row's trained tokens from those of each call's sampled tokens."""
+    found: list[T] = []
+    for span, index, start in zip(row.spans, row.call_indices, row.starts, strict=True):
+        found += of_calls[index][start : start + span.end - span.start]
+    return found
+
+
+def _advantages(
+    call: CallRecord, choices: Mapping[int, TokenChoices], advantage: float
+) -> list[float]:
+    chosen = choices.get(call.index, NO_CHOICE).advantages
+    return list(chosen) or [advantage] * len(call.sampled_ids)
+
+
+def _versions(call: CallRecord) -> list[int]:
+    return call.token_versions or [call.policy_version] * len(call.sampled_ids)
+
+
+def _verdict(fate: Fate, advantages: list[float]) -> CallVerdict:
+    alike = len(set(advantages)) == 1
+    return CallVerdict(
+        fate=fate.fate.value,
+        reason=fate.reason.value,
+        advantage=advantages[0] if alike else None,
+        advantages=[] if alike else advantages,
+    )
+
+
+def _consumed(
+    config: TrainConfig, groups: Sequence[tuple[str, Sequence[Member]]], draft: _Draft
+) -> Consumed:
+    every = [member for _, members in groups for member in members]
+    by_episode = config.batch.policy is CollectionPolicy.C1
+    sets = [m.task_set for m in every] if by_episode else [m[0].task_set for _, m in groups]
+    rewards: dict[str, list[float]] = {}
+    for member in every:
+        # Also those that do not train, and those that were told a reward without having acted.
+        for agent in {call.agent for call in member.calls} | set(member.details.rewards):
+            value = reward_of(member, agent)
+            if value is not None:
+                rewards.setdefault(agent, []).append(value)
+    return Consumed(
+        groups=len(groups),
+        rewards=[member.reward for member in every if member.reward is not None],
+        zero_advantage=draft.zero,
+        calls=[member.calls for member in every],
+        rows=len(draft.rows),
+        task_sets=dict(sorted(Counter(sets).items())),
+        clients=dict(sorted(Counter(member.client_id for member in every).items())),
+        agents=dict(sorted(rewards.items())) if set(rewards) - {""} else {},
     )
 
 
@@ -133,6 +241,7 @@ def _weigh(rows: list[TrainRow], config: TrainConfig) -> None:
     """Set each row's token weight: the loss is a sum over tokens, so the normaliser is in the weights.
 
     ``token_mean``: 1 / trained tokens of the batch. ``episode_mean``: 1 / (episodes with rows x trained tokens of the episode).
+    Trained tokens are counted, whatever weight a client gave them.
     """
     tokens: dict[str, int] = {}
     for row in rows:

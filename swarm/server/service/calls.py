@@ -7,6 +7,36 @@ from typing import Any
 
 
 @dataclass(slots=True)
+class Sampling:
+    """How the caller wants to be sampled; None (or empty) = not sent. ``ChatCall`` holds what existed before it."""
+
+    top_p: float | None = None
+    top_k: int | None = None
+    """At least 1; 0 and -1 mean all and are read as None."""
+    min_p: float | None = None
+    stop_token_ids: list[int] = field(default_factory=list[int])
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    logit_bias: dict[int, float] = field(default_factory=dict[int, float])
+    """Token id -> added to its logit, -100..100."""
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    grammar: Grammar | None = None
+    """What the answer's text must be."""
+
+
+@dataclass(slots=True)
+class Grammar:
+    """A constraint on the text of an answer, as the grammar library takes it."""
+
+    kind: str
+    """``json_object``, ``json_schema``, ``regex``, ``lark`` or ``choice``."""
+    body: Any = None
+    """The schema (dict), the pattern or grammar (str), the choices (list[str]); None for json_object."""
+
+
+@dataclass(slots=True)
 class ChatCall:
     """What an agent asked for, free of any dialect. None = not sent."""
 
@@ -24,11 +54,39 @@ class ChatCall:
     """Sampling values as sent, for the record."""
     seed: int | None = None
     """Mixed into the noise key when sent."""
+    sampling: Sampling = field(default_factory=Sampling)
+    n: int = 1
+    """Choices; each is sampled by itself and is a branch that can train."""
+    prompt: str | list[int] | None = None
+    """A bare prompt (the completions dialect) instead of ``messages``: text, or token ids."""
+    continue_final: bool = False
+    """The last message is an assistant's, and the answer continues it."""
+    echo: bool = False
+    prompt_logprobs: int | None = None
+    parallel_tool_calls: bool = True
+    dialect: str = "chat"
+    """``chat``, ``completions``, ``responses`` or ``messages``."""
+    wants_tokens: bool = False
+    """Pieces of a stream matter for their tokens too (ids or log-probabilities were asked for)."""
+    raw_request: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What was asked, when what is rendered differs from it; set by the service."""
+    unknown: list[str] = field(default_factory=list[str])
+    """Parameters that this server does not know: tolerated, and listed in the trace."""
+    tag: str = ""
+    """What the client calls this call (header ``x-swarm-tag`` or body ``swarm.tag``): ``title``, ``summary``..."""
+    exclude: bool = False
+    """The client asked that this call never trains (header ``x-swarm-train: false`` or body ``swarm.train: false``)."""
+    agent: str = ""
+    """Whose key made the call; empty = the episode's own."""
+    retry_key: str = ""
+    """Digest of the request; with ``retry_count`` > 0 an equal earlier call of the episode is replayed, never sampled again."""
+    retry_count: int = 0
+    """``x-stainless-retry-count``; 0 = a first attempt."""
 
 
 @dataclass(slots=True)
 class ChatReply:
-    """The whole answer."""
+    """One whole answer; ``n`` > 1 has several, see ``Answer``."""
 
     message: dict[str, Any]
     """``{"role": "assistant", "content": str | None}`` and ``tool_calls`` when there are any."""
@@ -47,12 +105,54 @@ class ChatReply:
     """``temperature`` and ``max_tokens`` as they took effect."""
     call_index: int
     policy_version: int
+    index: int = 0
+    """Which of the ``n`` choices."""
+    stop_reason: str | int | None = None
+    """The stop string, or the stop token id, that ended it; None when it was the model's own end, length or abort."""
+    reasoning: str | None = None
+    """Thinking, apart from ``message["content"]``; the message carries it as ``reasoning_content`` too. None = none."""
+    reasoning_tokens: int = 0
+    """Of ``completion_tokens``, those of the thinking, its marks included."""
+    prompt_text: str = ""
+    """The prompt as text, when ``echo`` asked for it."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """All choices of one call, by index."""
+
+    choices: list[ChatReply]
+    prompt_tokens: int
+    completion_tokens: int
+    """Summed over the choices."""
+    reasoning_tokens: int = 0
+    """Of those, the thinking's."""
+    response_id: str = ""
+    """Stable name of this answer within the server: ``<episode>.<call>``; the same for a replay."""
+    replayed: bool = False
 
 
 @dataclass(slots=True)
 class ChatDelta:
-    """A piece of a streamed answer; the last one carries ``final``."""
+    """A piece of a streamed answer; the last one of each choice carries ``final``.
+
+    A tool call comes when it is complete and certain, in one piece: what was sent is never taken back.
+    """
 
     text: str = ""
     tool_calls: list[dict[str, Any]] | None = None
+    index: int = 0
+    """Which of the ``n`` choices."""
+    prompt_tokens: int = 0
+    """Of the call; the same on every piece."""
+    response_id: str = ""
+    """As ``Answer.response_id``; the same on every piece."""
+    prompt_text: str = ""
+    """As ``ChatReply.prompt_text``; the same on every piece."""
+    reasoning: str = ""
+    token_ids: list[int] = field(default_factory=list[int])
+    """Sampled since the last piece of this choice."""
+    logprobs: list[float] = field(default_factory=list[float])
+    top: list[list[tuple[bytes, float]]] = field(default_factory=list[list[tuple[bytes, float]]])
+    token_texts: list[bytes] = field(default_factory=list[bytes])
     final: ChatReply | None = None

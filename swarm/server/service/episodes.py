@@ -9,13 +9,15 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from swarm.protocol.messages import CallRecord, EpisodeTrace, FinishReply
-from swarm.protocol.states import EpisodeKind, EpisodeState
-from swarm.server.journal.records import EpisodeRecord
+from swarm.protocol.episodes import FinishReply
+from swarm.protocol.records import CallRecord, EpisodeTrace
+from swarm.protocol.states import EpisodeKind, EpisodeState, FateReason
+from swarm.server.journal.records import EpisodeDetails, EpisodeRecord
+from swarm.server.service.metrics import Marks
 from swarm.server.tracking.episode_tree import EpisodeTree
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Episode:
     """One episode; identity is the object, its id is its name."""
 
@@ -53,6 +55,20 @@ class Episode:
     """What the first finish was told; a repeat is told the same."""
     missed: str = ""
     """Why a finish of this episode comes too late, with the version that it missed."""
+    consumed_step: int | None = None
+    """The batch that took it; None = none (yet)."""
+    dropped: str = ""
+    """FateReason when no batch can take it any more."""
+    cast_out: FateReason = FateReason.NONE
+    """Why a prepared episode has no seat any more; its commit is taken, and it is then dropped for this."""
+    details: EpisodeDetails = field(default_factory=EpisodeDetails)
+    """Code hash, agents, their rewards, per-token choices, a prepared finish: what the journal keeps beside the columns."""
+    reserve_s: float = 0.0
+    """Seconds that its reservation lasts; 0 = it is no reservation, or it was confirmed."""
+    promise_s: float = 0.0
+    """Seconds that a prepared finish is promised for."""
+    promised_until: float = 0.0
+    """Monotonic seconds; the end of that promise."""
 
     @property
     def is_open(self) -> bool:
@@ -60,9 +76,39 @@ class Episode:
         return self.state is EpisodeState.OPEN
 
     @property
+    def prepared(self) -> bool:
+        """Whether its finish was prepared: it takes no calls, and only a commit, an abort or the promise's end ends it."""
+        return self.is_open and self.details.prepared_until is not None
+
+    @property
+    def takes_calls(self) -> bool:
+        """Whether calls are possible: it is open and its finish was not prepared."""
+        return self.is_open and self.details.prepared_until is None
+
+    @property
+    def reserved(self) -> bool:
+        """Whether it is a reservation that nobody used or confirmed yet."""
+        return self.reserve_s > 0.0
+
+    @property
     def calls(self) -> list[CallRecord]:
         """Captured calls in order of commitment."""
         return self.tree.calls
+
+    @property
+    def marks(self) -> Marks:
+        """What the step's account wants to know of it besides its calls."""
+        return Marks(self.tree.divergences, self.details.context_overflows)
+
+    def confirm(self, now: float) -> None:
+        """End the reservation by use: a confirmation or the first call, at ``now`` (monotonic seconds). Safe to repeat."""
+        if self.reserved:
+            self.reserve_s = 0.0
+            self.last_active = now
+
+    def why_over(self) -> str:
+        """Return in words why it ended; for one that is open, that it is."""
+        return self.missed or self.reason or self.state.value
 
     def end(self, state: EpisodeState, reason: str, now: float) -> None:
         """Close; ``now`` is unix seconds."""
@@ -74,8 +120,15 @@ class Episode:
         """Return which deadline has passed at ``now`` (monotonic seconds), in words; empty when none.
 
         Idle means: no call pending, and none ended (nor was the episode granted) within the idle deadline.
-        The total deadline counts from the grant, whatever is pending.
+        The total deadline counts from the grant, whatever is pending. A prepared episode has its promise's end instead,
+        a reservation that as well.
         """
+        if self.prepared:
+            return (
+                f"promise of {self.promise_s:g} s to commit" if now >= self.promised_until else ""
+            )
+        if self.reserved and now - self.started >= self.reserve_s:
+            return f"reservation of {self.reserve_s:g} s"
         if now - self.started >= self.total_deadline_s:
             return f"total deadline of {self.total_deadline_s:g} s"
         if not self.pending and now - self.last_active >= self.idle_deadline_s:
@@ -111,7 +164,10 @@ class Episode:
             metrics=self.metrics,
             reason=self.reason,
             ended_at=self.ended_at,
+            consumed_step=self.consumed_step,
+            dropped=self.dropped,
             call_count=len(self.calls),
+            details=self.details,
         )
 
     def trace(self, *, calls: bool) -> EpisodeTrace:

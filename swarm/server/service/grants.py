@@ -12,28 +12,25 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from swarm.protocol.messages import Grant, GrantRequest, PolicyVersion
+from swarm.protocol.episodes import Grant, GrantRequest
+from swarm.protocol.errors import EpisodeGone, SwarmError
+from swarm.protocol.messages import PolicyVersion
 from swarm.protocol.states import EngineState, EpisodeKind, GrantOutcome
-from swarm.server.service import policies
+from swarm.server.journal.records import EpisodeDetails
+from swarm.server.service.agents import sign_key, v1_url
+from swarm.server.service.code_versions import CodeVersions
 from swarm.server.service.core import Core
 from swarm.server.service.episodes import Episode
-from swarm.server.service.groups import Group
+from swarm.server.service.lifecycle import SERVES_EVALS
+from swarm.server.service.seating import Seat, Seating
+from swarm.server.service.staleness import holds_grants
 from swarm.server.tracking.episode_tree import EpisodeTree
+from swarm.triggers import Point, hit
 
 log = logging.getLogger(__name__)
 
-KEY_SLACK_S = 3600.0
-"""An episode's key outlives its total deadline by this, so that a late caller is told 410 and not 401."""
 GIVEN_LIMIT = 1024
 """Grants remembered by name; an answer that was lost is asked for again within seconds."""
-EVAL_STATES = frozenset(
-    {
-        EngineState.ROLLING,
-        EngineState.ROLLING_POST,
-        EngineState.WEIGHT_SYNCING,
-        EngineState.TRAINED,
-    }
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -46,10 +43,14 @@ class _Held:
 class Grants:
     """The queue of held grant requests and the making of episodes."""
 
-    def __init__(self, core: Core, abandon: Callable[[Episode, str], None]) -> None:
+    def __init__(
+        self, core: Core, abandon: Callable[[Episode, str], None], versions: CodeVersions
+    ) -> None:
         self._core = core
+        self._versions = versions
         self._abandon = abandon
         self._held: deque[_Held] = deque()
+        self._seating = Seating(core, lambda: (held.request for held in self._held), self.pump)
         self._given: dict[tuple[str, str], str] = {}
         """Client and its name for the asking -> id of the episode that it was given, oldest first."""
 
@@ -59,6 +60,8 @@ class Grants:
         Requests are served in the order of their arrival, as far as the step can use what they ask for.
         """
         self._core.clients.seen(request.client_id)
+        self._seating.check(request)
+        request = self._versions.note(request)
         self.pump()
         answer = self._try(request, base_url)
         if not isinstance(answer, str):
@@ -78,19 +81,22 @@ class Grants:
 
     def pump(self) -> None:
         """Answer every held request that can be answered now, oldest first. Call after anything changed."""
-        if not self._held:
-            return
-        waiting, self._held = self._held, deque()
-        for held in waiting:
-            if held.answer.done():
-                continue  # its time ended, or its asker left
+        for held in list(self._held):
+            if not held.answer.done():  # else its time ended, or its asker left
+                self._answer(held)
+        self._held = deque(held for held in self._held if not held.answer.done())
+
+    def _answer(self, held: _Held) -> None:
+        """Answer a held request if that is possible now; a failure is its asker's and nobody else's."""
+        try:
             answer = self._try(held.request, held.base_url)
-            if not isinstance(answer, str):
-                held.answer.set_result(answer)
-            elif self._stale(held.request):
-                held.answer.set_result(self._without(GrantOutcome.WAIT, answer))
-            else:
-                self._held.append(held)
+        except SwarmError as error:
+            held.answer.set_exception(error)
+            return
+        if not isinstance(answer, str):
+            held.answer.set_result(answer)
+        elif self._stale(held.request):
+            held.answer.set_result(self._without(GrantOutcome.WAIT, answer))
 
     def waiting(self) -> int:
         """Return how many requests are held."""
@@ -98,21 +104,25 @@ class Grants:
 
     def _give_up(self, held: _Held) -> None:
         """The asker left: an episode that was granted in the same instant is nobody's and must not hold its seat."""
-        if held.answer.done() and not held.answer.cancelled():
+        if held.answer.done() and not held.answer.cancelled() and not held.answer.exception():
             episode = self._core.book.get(held.answer.result().episode_id)
             if episode is not None:
                 self._abandon(episode, "the asker left before the grant reached it")
 
     def _time_out(self, held: _Held) -> None:
         if not held.answer.done():
-            answer = self._try(held.request, held.base_url)
+            try:
+                answer = self._try(held.request, held.base_url)
+            except SwarmError as error:
+                held.answer.set_exception(error)
+                return
             if isinstance(answer, str):
                 answer = self._without(GrantOutcome.WAIT, answer)
             held.answer.set_result(answer)
 
     def _stale(self, request: GrantRequest) -> bool:
         """Whether waiting is pointless: the step asked for has passed."""
-        return request.step is not None and request.step < self._core.step
+        return request.step is not None and request.step < self._core.step_for(request.kind)
 
     def _try(self, request: GrantRequest, base_url: str) -> Grant | str:
         """Return the final answer, or why to wait."""
@@ -127,47 +137,53 @@ class Grants:
             return reason
         if request.kind is EpisodeKind.EVAL:
             return self._eval(request, base_url)
-        group = self._group(request)
-        if isinstance(group, str):
-            return group
-        episode = self._episode(request, group.group_id, group.free_seat())
-        self._core.pool.seat(group, episode)
-        return self._granted(episode, base_url)
+        self._versions.make_room(request)
+        seat = self._seating.find(request)
+        if isinstance(seat, str):
+            return seat
+        return self._granted(self._seated(request, seat), base_url)
+
+    def _seated(self, request: GrantRequest, seat: Seat) -> Episode:
+        """Make the episode of a seat; when it cannot be recorded the seat is as it was."""
+        group = seat.group
+        if not request.task_id:
+            request = request.model_copy(update={"task_id": group.task_id})
+        try:
+            episode = self._episode(request, group.group_id, group.free_seat(), seat)
+        except BaseException:
+            self._seating.undo(seat)
+            raise
+        self._seating.sit(seat, episode)
+        return episode
 
     def _must_wait(self, request: GrantRequest) -> str:
         core = self._core
-        if request.step is not None and request.step != core.step:
-            verb = "has passed" if request.step < core.step else "has not begun"
-            return f"step {request.step} {verb}; the server is at step {core.step}"
+        step = core.step_for(request.kind)
+        if request.step is not None and request.step != step:
+            verb = "has passed" if request.step < step else "has not begun"
+            return f"step {request.step} {verb}; the server is at step {step}"
         state = core.lifecycle.state
         if request.kind is EpisodeKind.EVAL:
-            return "" if state in EVAL_STATES else f"the engine is {state.value}"
+            return "" if state in SERVES_EVALS else f"the engine is {state.value}"
         if state is not EngineState.ROLLING:
             return f"the engine is {state.value}"
         if core.evals.holds(core.step):
             return f"the evaluation of step {core.step} is not closed yet"
-        return ""
-
-    def _group(self, request: GrantRequest) -> Group | str:
-        """Return the group that takes the episode, or why none does."""
-        pool = self._core.pool
-        if policies.is_ready(pool):
-            return f"step {pool.step} has all that it needs"
-        if policies.episodes_room(pool) <= 0:
-            return f"step {pool.step} has granted all the episodes that it can use"
-        group = pool.unfilled(request.task_set, request.task_id)
-        if group is not None:
-            return group
-        if not policies.may_open(pool):
-            return f"step {pool.step} has opened all the groups that it can use"
-        return pool.open_group(request.task_set, request.task_id)
+        return holds_grants(core)
 
     def _eval(self, request: GrantRequest, base_url: str) -> Grant:
         task = f"{request.task_set}/{request.task_id}"
-        group_id, index = self._core.eval_slots.take(self._core.step, task)
-        return self._granted(self._episode(request, group_id, index), base_url)
+        group_id, index = self._core.eval_slots.take(self._core.trained_step, task)
+        try:
+            episode = self._episode(request, group_id, index)
+        except BaseException:
+            self._core.eval_slots.give_back(group_id, index)
+            raise
+        return self._granted(episode, base_url)
 
-    def _episode(self, request: GrantRequest, group_id: str, index: int) -> Episode:
+    def _episode(
+        self, request: GrantRequest, group_id: str, index: int, seat: Seat | None = None
+    ) -> Episode:
         core = self._core
         limits, now = core.config.episode, core.clock.monotonic()
         episode = Episode(
@@ -178,7 +194,7 @@ class Grants:
             task_id=request.task_id,
             group_id=group_id,
             repeat_index=index,
-            step=core.step,
+            step=core.step_for(request.kind),
             policy_version=core.version,
             granted_at=core.clock.time(),
             started=now,
@@ -186,8 +202,19 @@ class Grants:
             idle_deadline_s=request.idle_deadline_s or limits.idle_deadline_s,
             total_deadline_s=max(limits.total_deadline_s, request.idle_deadline_s or 0.0),
             tree=EpisodeTree(core.tokenizer),
+            details=EpisodeDetails(
+                code_hash=request.code_hash, shared=seat is not None and seat.group.shared
+            ),
+            reserve_s=request.reserve_s or 0.0,
         )
-        core.journal.record_grant(episode.record())
+        hit(Point.GRANT_BEFORE_JOURNAL)
+        with core.journal.together():
+            core.journal.record_grant(episode.record())
+            if seat is not None:
+                self._seating.record(seat)
+            if request.cursor is not None:
+                core.client_notes.advance(request.client_id, request.cursor, core.incarnation)
+        hit(Point.GRANT_AFTER_JOURNAL)
         core.book.add(episode)
         if request.request_id:
             self._given[request.client_id, request.request_id] = episode.episode_id
@@ -195,17 +222,36 @@ class Grants:
                 del self._given[next(iter(self._given))]
         return episode
 
+    def confirm(self, episode_id: str, base_url: str) -> Grant:
+        """Make a reservation an episode like any other. Safe to call twice; of one that was none it says the grant again.
+
+        Raises:
+            NotFoundError: No such episode.
+            EpisodeGone: It has ended; a reservation ends by itself when nobody confirms it.
+        """
+        episode = self._core.book.get(episode_id)
+        if episode is None or not episode.is_open:
+            record = self._core.journal.episode(episode_id, calls=False)
+            why = episode.why_over() if episode else record.reason or record.state.value
+            raise EpisodeGone(
+                f"Episode {episode_id!r} is over: {why}.",
+                hint="Ask for a new episode.",
+                episode_id=episode_id,
+            )
+        self._core.clients.seen(episode.client_id)
+        episode.confirm(self._core.clock.monotonic())
+        return self._granted(episode, base_url)
+
     def _granted(self, episode: Episode, base_url: str) -> Grant:
         core = self._core
-        root = base_url.rstrip("/")
-        expires = episode.granted_at + episode.total_deadline_s + KEY_SLACK_S
         return Grant(
             outcome=GrantOutcome.GRANTED,
             step=episode.step,
             policy_version=PolicyVersion(incarnation=core.incarnation, n=episode.policy_version),
             episode_id=episode.episode_id,
-            api_key=core.keys.sign(episode.episode_id, expires),
-            base_url=root if root.endswith("/v1") else f"{root}/v1",
+            task_id=episode.task_id,
+            api_key=sign_key(core, episode),
+            base_url=v1_url(base_url),
             group_id=episode.group_id,
             repeat_index=episode.repeat_index,
         )

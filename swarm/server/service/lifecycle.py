@@ -14,16 +14,35 @@ _S = EngineState
 LEGAL: dict[EngineState, frozenset[EngineState]] = {
     _S.OFFLINE: frozenset({_S.BOOTING}),
     # A recovered engine takes up the work at which the old one died.
-    _S.BOOTING: frozenset({_S.OFFLINE, _S.ROLLING, _S.ROLLING_POST, _S.WEIGHT_SYNCING, _S.TRAINED}),
+    _S.BOOTING: frozenset(
+        {
+            _S.OFFLINE,
+            _S.ROLLING,
+            _S.ROLLING_POST,
+            _S.WEIGHT_SYNCING,
+            _S.WEIGHT_EXPORTING,
+            _S.TRAINED,
+        }
+    ),
     _S.ROLLING: frozenset({_S.OFFLINE, _S.BOOTING, _S.ROLLING_POST}),
     _S.ROLLING_POST: frozenset({_S.OFFLINE, _S.BOOTING, _S.WEIGHT_SYNCING}),
-    _S.WEIGHT_SYNCING: frozenset({_S.OFFLINE, _S.BOOTING, _S.ROLLING, _S.TRAINED}),
-    _S.TRAINED: frozenset({_S.OFFLINE, _S.BOOTING}),
+    # Exporting is left out by a step that saves nothing.
+    _S.WEIGHT_SYNCING: frozenset(
+        {_S.OFFLINE, _S.BOOTING, _S.WEIGHT_EXPORTING, _S.ROLLING, _S.TRAINED}
+    ),
+    _S.WEIGHT_EXPORTING: frozenset({_S.OFFLINE, _S.BOOTING, _S.ROLLING, _S.TRAINED}),
+    # stop_at_step was raised.
+    _S.TRAINED: frozenset({_S.OFFLINE, _S.BOOTING, _S.ROLLING}),
 }
 """From each state, the states that may follow. Staying is not a transition."""
 
-HOLDS_CALLS = frozenset({_S.BOOTING, _S.WEIGHT_SYNCING})
+HOLDS_CALLS = frozenset({_S.BOOTING, _S.WEIGHT_SYNCING, _S.WEIGHT_EXPORTING})
 """States in which a call waits for the engine."""
+
+SERVES_EVALS = frozenset(
+    {_S.ROLLING, _S.ROLLING_POST, _S.WEIGHT_SYNCING, _S.WEIGHT_EXPORTING, _S.TRAINED}
+)
+"""States in which an eval episode is granted, and in which an eval gate's deadline runs."""
 
 Listener = Callable[[EngineState, EngineState, str], None]
 

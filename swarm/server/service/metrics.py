@@ -6,11 +6,30 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from swarm.protocol.messages import CallRecord, StepMetrics
+from swarm.protocol.records import CallRecord, StepMetrics
 from swarm.protocol.states import FateReason, FinishReason
 from swarm.server.ports import TrainResult
 from swarm.server.tracking.account import Fate, TokenAccount, dropped, sampled_tokens
+
+
+class Marks(NamedTuple):
+    """What an episode's prompts were like, besides its calls."""
+
+    divergences: int = 0
+    """Prompts that did not extend what the server had sampled."""
+    context_overflows: int = 0
+    """Calls that were refused because their prompt was too long."""
+
+    def plus(self, other: Marks) -> Marks:
+        """Return both together."""
+        return Marks(*map(sum, zip(self, other, strict=True)))
+
+
+def guarded_tokens(calls: Sequence[CallRecord]) -> int:
+    """Return how many control tokens the messages of ``calls`` spelled."""
+    return sum(call.guarded for call in calls)
 
 
 @dataclass(slots=True)
@@ -20,18 +39,18 @@ class Ledger:
     account: TokenAccount = field(default_factory=TokenAccount)
     episodes_dropped: Counter[str] = field(default_factory=Counter[str])
     tokens: Counter[str] = field(default_factory=Counter[str])
-    """Counts that are known only as numbers: restored ones, and those of evaluation."""
+    """Those of evaluation, which are no agent's."""
     calls: int = 0
-    divergences: int = 0
+    guarded: int = 0
+    marks: Marks = field(default_factory=Marks)
 
-    def restore_drop(
-        self, reason: str, tokens: Mapping[str, int], calls: int, divergences: int
-    ) -> None:
-        """Book an episode that was left out before this process began; ``tokens`` as ``leave_out`` returned them."""
-        self.tokens.update(tokens)
-        self.episodes_dropped[reason] += 1
-        self.calls += calls
-        self.divergences += divergences
+    def restore_drop(self, event: Mapping[str, Any]) -> None:
+        """Book an episode that was left out before this process began, from the event that told of it."""
+        self.account.merge(event.get("agents") or {"": event["tokens"]})
+        self.episodes_dropped[event["reason"]] += 1
+        self.calls += event["calls"]
+        self.guarded += event.get("guarded", 0)
+        self.marks = self.marks.plus(Marks(event["divergences"], event.get("context_overflows", 0)))
 
     def add_eval(self, calls: Sequence[CallRecord]) -> None:
         """Book an evaluation episode: its tokens count, as never trained; its calls are not the step's."""
@@ -42,30 +61,39 @@ class Ledger:
         total = Counter(self.account.counts) + self.tokens
         return dict(sorted(total.items()))
 
-    def add_orphans(self, tokens: int, reason: FateReason) -> None:
+    def agent_counts(self) -> dict[str, dict[str, int]]:
+        """Return the account of each agent; empty when no call was made with an agent's key."""
+        found = self.account.by_agent
+        return found if set(found) - {""} else {}
+
+    def add_orphans(self, tokens: int, reason: FateReason, agent: str = "") -> None:
         """Book what a call sampled that ended after its episode: no trace holds it."""
-        if tokens:
-            self.tokens[dropped(reason).key] += tokens
+        self.account.merge({agent: {dropped(reason).key: tokens}})
+
+    def roll_back(self) -> None:
+        """Book what had trained as masked: the engine undid the update."""
+        self.account.undo_training()
 
     def leave_out(
         self,
         calls: Sequence[CallRecord],
         fates: Sequence[Fate],
-        divergences: int,
+        marks: Marks,
         reason: FateReason,
-    ) -> dict[str, int]:
-        """Book an episode that no batch will take; returns its sampled tokens by fate."""
+    ) -> TokenAccount:
+        """Book an episode that no batch will take; returns the account of this one."""
         self.episodes_dropped[reason.value] += 1
-        self.book(calls, fates, divergences)
+        self.book(calls, fates, marks)
         own = TokenAccount()
         own.add(calls, fates)
-        return own.counts
+        return own
 
-    def book(self, calls: Sequence[CallRecord], fates: Sequence[Fate], divergences: int) -> None:
+    def book(self, calls: Sequence[CallRecord], fates: Sequence[Fate], marks: Marks) -> None:
         """Book an episode by the fates of its calls."""
         self.account.add(calls, fates)
         self.calls += len(calls)
-        self.divergences += divergences
+        self.guarded += guarded_tokens(calls)
+        self.marks = self.marks.plus(marks)
 
 
 @dataclass(slots=True)
@@ -74,12 +102,20 @@ class Consumed:
 
     groups: int
     rewards: list[float]
-    """One a consumed episode."""
+    """One a consumed episode that was told one for all its agents."""
     zero_advantage: int
     """Consumed episodes in groups whose rewards are all equal."""
     calls: list[list[CallRecord]]
     """Of each consumed episode."""
     rows: int
+    task_sets: dict[str, int] = field(default_factory=dict[str, int])
+    """Groups (C1: episodes) of each task set."""
+    clients: dict[str, int] = field(default_factory=dict[str, int])
+    """Episodes of each client."""
+    agents: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """Rewards of each agent, one an episode; empty when no episode had agents."""
+    groups_tried: int = 0
+    """Groups that the step had opened, dropped ones too."""
 
 
 @dataclass(slots=True)
@@ -103,12 +139,13 @@ def step_metrics(
     result: TrainResult | None,
     timing: Timing,
     eval_round: str,
+    lr: float | None = None,
 ) -> StepMetrics:
-    """Return the record of a completed step; ``result`` is None when nothing was trainable."""
+    """Return the record of a completed step; ``result`` is None when nothing was trainable, ``lr`` is the batch's."""
     calls = [call for episode in consumed.calls for call in episode]
     sampled = sum(len(call.sampled_ids) for call in calls)
     truncated = sum(call.finish_reason == FinishReason.LENGTH for call in calls)
-    episodes = len(consumed.rewards)
+    episodes = len(consumed.calls)
     return StepMetrics(
         step=step,
         policy_version=version,
@@ -130,7 +167,9 @@ def step_metrics(
         rows=consumed.rows,
         calls=ledger.calls,
         episodes_dropped=dict(sorted(ledger.episodes_dropped.items())),
-        divergences=ledger.divergences,
+        divergences=ledger.marks.divergences,
+        guarded=ledger.guarded,
+        context_overflows=ledger.marks.context_overflows,
         fingerprint=fingerprint,
         rollout_s=timing.rollout_s,
         drain_s=timing.drain_s,
@@ -139,8 +178,16 @@ def step_metrics(
         update_cpu_s=_finite(result and result.update_cpu_s),
         front_cpu_s=timing.front_cpu_s,
         finished_at=timing.finished_at,
+        lr=lr if result is not None else None,
+        kl=_finite(result and result.kl),
+        importance_clipped_share=_finite(result and result.importance_clipped_share),
         rolled_back=result.rolled_back if result else "",
         eval_round=eval_round,
+        task_sets=consumed.task_sets,
+        clients=consumed.clients,
+        agents={agent: math.fsum(r) / len(r) for agent, r in consumed.agents.items()},
+        agent_tokens=ledger.agent_counts(),
+        groups_tried=consumed.groups_tried,
     )
 
 

@@ -17,9 +17,11 @@ from swarm.protocol.messages import CheckpointInfo
 from swarm.protocol.states import EngineState
 from swarm.server.journal.records import CommittedBatch
 from swarm.server.model_files import resolve_model
-from swarm.server.ports import Engine
+from swarm.server.ports import Engine, TrainBatch
+from swarm.server.service.checkpoint_folders import mend
 from swarm.server.service.core import Core
 from swarm.server.tracking.tokenizer import ChatTokenizer
+from swarm.triggers import Point, hit
 
 log = logging.getLogger(__name__)
 
@@ -63,14 +65,19 @@ class EngineKeeper:
         core.engine = engine
         self._watch = asyncio.create_task(self._await_death(engine), name="engine-watch")
 
-    async def use(self, action: Callable[[Engine], Awaitable[ResultT]]) -> ResultT:
-        """Run ``action`` on the engine in WEIGHT_SYNCING; when the engine dies in it, recover and run it again.
+    async def use(
+        self,
+        action: Callable[[Engine], Awaitable[ResultT]],
+        *,
+        during: EngineState = EngineState.WEIGHT_SYNCING,
+    ) -> ResultT:
+        """Run ``action`` on the engine in the state ``during``; when the engine dies in it, recover and run it again.
 
         Raises:
             StateError: The engine could not be brought back, or was stopped.
         """
         while True:
-            await self._core.until_state(EngineState.WEIGHT_SYNCING)
+            await self._core.until_state(during)
             engine = self._core.engine
             if engine is None:
                 raise EngineFailed("There is no engine.", hint="Start it.")
@@ -105,6 +112,7 @@ class EngineKeeper:
     async def _boot_and_replay(self, engine: Engine) -> None:
         core = self._core
         checkpoint, batches = self._plan()
+        hit(Point.BOOT_BEFORE_ENGINE)
         info = await engine.boot(core.config, checkpoint=checkpoint.path if checkpoint else None)
         fingerprint = info.fingerprint
         if checkpoint is not None:
@@ -114,26 +122,36 @@ class EngineKeeper:
                 result = await engine.train(committed.batch)
                 fingerprint = result.fingerprint
             _same(fingerprint, expected, f"the replay of step {committed.batch.step}")
+            hit(Point.BOOT_REPLAYED)
         # Also when there was nothing to replay: a checkpoint may be gone, and its batches with it.
-        if core.step:
-            recorded = core.journal.step_metrics(core.step - 1)[0].fingerprint
-            _same(fingerprint, recorded, f"loading step {core.step}")
+        if core.trained_step:
+            recorded = core.journal.step_metrics(core.trained_step - 1)[0].fingerprint
+            _same(fingerprint, recorded, f"loading step {core.trained_step}")
+        hit(Point.BOOT_DONE)
         core.info, core.fingerprint = info, fingerprint
         if batches:
-            core.events.add("replayed", steps=[c.batch.step for c, _ in batches])
+            core.events.try_add("replayed", steps=[c.batch.step for c, _ in batches])
 
     def _plan(self) -> tuple[CheckpointInfo | None, list[tuple[CommittedBatch, str]]]:
         """Return where to boot from, and what to replay with the fingerprint expected after each batch."""
         core = self._core
-        kept = [
-            c for c in core.journal.checkpoints() if c.step <= core.step and Path(c.path).is_dir()
-        ]
+        step = core.trained_step
+        kept = [c for c in core.journal.checkpoints() if c.step <= step and mend(Path(c.path))]
         checkpoint = kept[-1] if kept else None
         after = checkpoint.step if checkpoint else 0
         expected = {m.step: m.fingerprint for m in core.journal.step_metrics(after)}
         committed = core.journal.committed_after(after)
-        done = [(c, expected[c.batch.step]) for c in committed if c.batch.step <= core.step]
+        done = [(c, expected[c.batch.step]) for c in committed if c.batch.step <= step]
+        for batch in (c.batch for c, _ in done):
+            self._complete(batch)
+        core.newest_checkpoint = checkpoint.path if checkpoint else ""
         return checkpoint, done
+
+    def _complete(self, batch: TrainBatch) -> None:
+        """Give a batch of an older journal, which lacks them, the rates under which it was trained."""
+        if batch.lr is None:
+            config = self._core.journal.config_at(batch.step - 1) or self._core.config
+            batch.lr, batch.kl_coef = config.optimizer.lr, config.algorithm.kl_coef
 
     async def _await_death(self, engine: Engine) -> None:
         reason = await engine.died()
@@ -155,6 +173,7 @@ class EngineKeeper:
 
     async def _recover(self, dead: Engine, reason: str, resume_to: EngineState) -> None:
         core = self._core
+        hit(Point.ENGINE_LOST)
         core.engine = None
         if self._watch is not None:
             self._watch.cancel()
@@ -167,7 +186,7 @@ class EngineKeeper:
                 return
             self._since_step += 1
             core.restarts += 1
-            core.events.add("engine_restart", reason=reason, attempt=self._since_step)
+            core.events.try_add("engine_restart", reason=reason, attempt=self._since_step)
             try:
                 await self.boot()
             except ReplayMismatch as error:

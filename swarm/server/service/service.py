@@ -3,59 +3,71 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import secrets
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Self
 
-from swarm.protocol.config import TrainConfig
-from swarm.protocol.errors import (
-    EngineFailed,
-    EpisodeGone,
-    JournalFailed,
-    NotFoundError,
-    StateError,
-    SwarmError,
-)
-from swarm.protocol.messages import (
-    AbortRequest,
-    CheckpointInfo,
+from swarm.protocol.clients import (
+    AgreeReply,
+    AgreeRequest,
+    ClientInfo,
     ClientLease,
     ClientRegistration,
-    ConfigChange,
-    EpisodeTrace,
-    EvalRoundClose,
-    Event,
+    ControllerLease,
+    ControllerRequest,
+    TaskCursor,
+)
+from swarm.protocol.config import TrainConfig
+from swarm.protocol.episodes import (
+    AbortRequest,
+    AgentKey,
+    AgentKeyRequest,
     FinishReply,
     FinishRequest,
     Grant,
     GrantRequest,
-    PoolSnapshot,
-    Status,
-    StepMetrics,
+    PrepareReply,
 )
-from swarm.protocol.states import EngineState
+from swarm.protocol.messages import (
+    CheckpointInfo,
+    ConfigChange,
+    ConfigRecord,
+    EvalRoundClose,
+    Event,
+    Status,
+)
+from swarm.protocol.pool import PoolSnapshot, TaskQueue, TaskQueueInfo
+from swarm.protocol.records import EpisodeTrace, StepMetrics
 from swarm.server.journal.journal import JOURNAL_FILE, Journal
-from swarm.server.journal.records import CommittedBatch, EvalRound
 from swarm.server.keys import Tokens
 from swarm.server.model_files import resolve_model
+from swarm.server.redaction import Redactor
+from swarm.server.service.agents import Agents
+from swarm.server.service.agreement import agree
+from swarm.server.service.async_training import AsyncTraining
+from swarm.server.service.callers import caller_of
 from swarm.server.service.checkpoints import Checkpoints
+from swarm.server.service.client_notes import ClientNotes
 from swarm.server.service.clock import Clock, SystemClock
+from swarm.server.service.code_versions import CodeVersions
+from swarm.server.service.commits import Commits
+from swarm.server.service.configuring import Configuring
 from swarm.server.service.core import Core, EngineFactory
 from swarm.server.service.deadlines import Deadlines
 from swarm.server.service.endings import Endings
+from swarm.server.service.engine_life import EngineLife
 from swarm.server.service.episodes import Episode
-from swarm.server.service.evals import EvalRounds, EvalSlots
+from swarm.server.service.eval_closing import close_round
 from swarm.server.service.grants import Grants
-from swarm.server.service.inference import ChatCall, ChatDelta, ChatReply, Inference
+from swarm.server.service.inference import Answer, Caller, ChatCall, ChatDelta, Inference
+from swarm.server.service.monitor import Monitor
 from swarm.server.service.recovery import EngineKeeper
 from swarm.server.service.resume import restore
-from swarm.server.service.snapshots import changes_between, pool_snapshot, waiting_for
-from swarm.server.service.training import Training
+from swarm.server.service.snapshots import client_infos, pool_snapshot, waiting_for
+from swarm.server.service.traces import past_trace, redacted
 from swarm.server.tracking.tokenizer import ChatTokenizer
-from swarm.server.tracking.toolcalls import tool_parser
+from swarm.triggers import Point, hit
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +86,7 @@ class SwarmService:
         clock: Clock | None = None,
         tokens: Tokens,
         lease_s: float = LEASE_S,
+        redactor: Redactor | None = None,
     ) -> None:
         """Open the journal in ``state_dir`` (made if absent); must be called on the event loop."""
         clock = clock or SystemClock()
@@ -87,21 +100,26 @@ class SwarmService:
             journal=journal,
             lease_s=lease_s,
         )
+        self.redactor = redactor or Redactor.of_server(tokens)
+        """Hides secrets in what is shown."""
         self._keeper = EngineKeeper(core)
         self._endings = Endings(core, self._changed)
-        self._grants = Grants(core, self._abandon)
+        self._commits = Commits(core, self._endings)
+        self._agents = Agents(core)
+        self._grants = Grants(core, self._abandon, CodeVersions(core, self._endings))
         self._inference = Inference(core, self._keeper)
         self._checkpoints = Checkpoints(core, self._keeper)
-        self._training = Training(
+        self._configuring = Configuring(core)
+        self._training = AsyncTraining(
             core, self._keeper, self._endings, self._checkpoints, self._changed, self._fail
         )
-        self._keeper.on_up = self._changed
-        self._keeper.on_lost = self._fail
+        self._training.at_boundary = self._configuring.apply_pending
+        self._life = EngineLife(
+            core, self._keeper, self._endings, self._training, self._configuring, self._changed
+        )
+        self.monitor = Monitor(core, status=self.status, held=lambda: self._inference.held)
         self._deadlines = Deadlines(core, self._endings, self._changed)
         self._tasks: dict[str, asyncio.Task[Any]] = {}
-        self._starting: asyncio.Task[Status] | None = None
-        self._halting = asyncio.Lock()
-        """Held while an engine is being ended: the next one waits until it is gone."""
         self._closed = False
 
     @classmethod
@@ -114,8 +132,11 @@ class SwarmService:
         clock: Clock | None = None,
         lease_s: float = LEASE_S,
         resume: bool = False,
+        redactor: Redactor | None = None,
     ) -> Self:
         """Return a server that is OFFLINE; with ``resume`` it has the journal's run, and ``start`` goes on with it.
+
+        ``redactor`` hides secrets in traces; None: the server's own tokens and keys are hidden.
 
         Raises:
             JournalFailed: The journal is locked by another server or damaged.
@@ -127,6 +148,7 @@ class SwarmService:
             clock=clock,
             tokens=tokens,
             lease_s=lease_s,
+            redactor=redactor,
         )
         if resume:
             service._resume()
@@ -137,75 +159,89 @@ class SwarmService:
 
     @property
     def config(self) -> TrainConfig:
-        """The training configuration; ``StateError`` when none was set yet."""
-        return self._core.config
+        """The newest accepted configuration, in force or waiting for its step; ``StateError`` when none was set yet."""
+        return self._configuring.accepted
 
-    async def configure(self, config: TrainConfig) -> list[ConfigChange]:
-        """Set the configuration and begin a new incarnation; the same configuration again changes nothing, in any state.
+    async def configure(
+        self, config: TrainConfig, *, who: str = "", dry_run: bool = False
+    ) -> list[ConfigChange]:
+        """Set or change the configuration; see ``Configuring.configure``. ``who`` is the client that asks.
 
         Raises:
-            StateError: Something differs and the engine is not OFFLINE; the hint names the keys.
+            StateError: A key needs a restart (the text names each), or another client holds the controller lease.
             ConfigError: The model's folder or the tool parser does not exist.
         """
-        core = self._core
-        changes = changes_between(core.configured, config)
-        if core.configured is not None and not changes:
-            return []
-        if core.lifecycle.state is not EngineState.OFFLINE:
-            keys = ", ".join(change.key for change in changes)
-            raise StateError(
-                f"The engine is {core.lifecycle.state.value}; its configuration cannot change.",
-                hint=f"Stop the engine first. These keys differ: {keys}.",
-            )
-        resolve_model(config.model.path)
-        if config.model.tool_parser is not None:
-            tool_parser(config.model.tool_parser)
-        core.configured, core.incarnation = config, secrets.token_hex(6)
-        core.journal.set_config(config, core.incarnation)
-        core.step = core.version = 0
-        core.fingerprint, core.failure = None, None
-        core.evals, core.eval_slots = EvalRounds(config.eval_gate), EvalSlots()
-        core.chat_tokenizer = None
-        core.open_step()
-        core.events.add(
-            "configured", incarnation=core.incarnation, changed=[c.key for c in changes]
-        )
-        core.bell.ring()
+        if not dry_run:
+            self._steering(who, "configuring")
+        run = self._core.incarnation
+        changes = self._configuring.configure(config, who=who, dry_run=dry_run)
+        if self._core.incarnation != run:
+            self._endings.forsake("a new run began before it was committed")
+        self._life.go_on()
         return changes
 
-    async def start(self) -> Status:
-        """Boot the engine and begin (or go on with) training; returns when it serves. Starting a running engine is no error.
+    def config_changes(self) -> list[ConfigRecord]:
+        """Return the changes of the present run's configuration, in order of acceptance."""
+        return self._configuring.changes()
+
+    def began_with(self, config: TrainConfig | None) -> bool:
+        """Whether the journal's run began with this configuration, whatever was changed since."""
+        return config is not None and self._core.journal.config() == config
+
+    def controller(self, request: ControllerRequest) -> ControllerLease:
+        """Take, renew or give back the controller lease; see ``Controller.ask``."""
+        before = self._core.controller.holder
+        lease = self._core.controller.ask(request)
+        if self._core.controller.holder != before:
+            self._core.events.try_add("controller", client_id=self._core.controller.holder)
+        return lease
+
+    async def start(self, *, who: str = "") -> Status:
+        """Boot the engine and begin (or go on with) training; returns when it serves. See ``EngineLife.start``.
 
         Raises:
-            StateError: No configuration.
+            StateError: No configuration, or another client holds the controller lease.
             EngineFailed: The engine did not boot; the state is OFFLINE again and ``status.failure`` says why.
         """
-        core = self._core
-        if self._starting is None or self._starting.done():
-            if core.lifecycle.state is not EngineState.OFFLINE:
-                return self.status()
-            core.config  # noqa: B018 - raises when there is none
-            self._starting = asyncio.create_task(self._start(), name="engine-start")
-        starting = self._starting
-        await asyncio.wait([starting])
-        if starting.cancelled():
-            raise EngineFailed("The engine was stopped while it booted.", hint="Start it again.")
-        return starting.result()
-
-    async def stop(self) -> Status:
-        """End the engine; open episodes are aborted, finished ones of the open step stay. Safe in any state."""
-        await self._halt("the engine was stopped")
+        self._steering(who, "starting")
+        await self._life.start()
         return self.status()
+
+    async def stop(self, *, who: str = "") -> Status:
+        """End the engine; open episodes are aborted, finished ones of the open step stay. Safe in any state.
+
+        Raises:
+            StateError: Another client holds the controller lease.
+        """
+        self._steering(who, "stopping")
+        await self._life.stop("the engine was stopped")
+        return self.status()
+
+    def _steering(self, who: str, action: str) -> None:
+        self._core.controller.require(who, action)
+        self._core.controller.seen(who)
 
     def status(self) -> Status:
         """Return where the run stands."""
         return self._core.status(waiting_for(self._core, self._grants.waiting()))
 
-    async def wait_step(self, after_step: int, wait_s: float) -> Status:
-        """Return once ``step > after_step``, or after ``wait_s``; the step of the answer tells which."""
+    @property
+    def position(self) -> tuple[int, int | None]:
+        """Step and number of the policy version (None before a configuration), without the rest of a status: cheap on each call."""
+        core = self._core
+        return core.trained_step, None if core.configured is None else core.version
+
+    @property
+    def model(self) -> str | None:
+        """Path of the configured model."""
+        configured = self._core.configured
+        return configured.model.path if configured is not None else None
+
+    async def wait_step(self, after_step: int, wait_s: float, *, opened: bool = False) -> Status:
+        """Return once ``step > after_step`` (``opened``: that of the pool), or after ``wait_s``; the step of the answer tells which."""
         core = self._core
         end = core.clock.monotonic() + wait_s
-        while core.step <= after_step and not self._closed:
+        while (core.step if opened else core.trained_step) <= after_step and not self._closed:
             left = end - core.clock.monotonic()
             if left <= 0:
                 break
@@ -215,43 +251,112 @@ class SwarmService:
     # -- clients and episodes -------------------------------------------------------------------------------
 
     def register(self, registration: ClientRegistration) -> ClientLease:
-        """Begin a client's lease; the same id again is a restart, and its open episodes are aborted."""
+        """Begin a client's lease; the same id again (by another instance) is a restart, and its open episodes are aborted."""
         client_id = registration.client_id
-        self._endings.lose_client(client_id, f"client {client_id!r} registered again")
+        if self._core.clients.is_restart(registration):
+            self._endings.lose_client(client_id, f"client {client_id!r} registered again")
         self._core.clients.register(registration)
+        hit(Point.CLIENT_REGISTERED)
+        self._changed()  # who must agree (C4) may have changed
         return self._lease(client_id)
 
-    def heartbeat(self, client_id: str) -> ClientLease:
+    def heartbeat(self, client_id: str, instance: str = "") -> ClientLease:
         """Renew a lease.
 
         Raises:
             NotFoundError: Not registered, or the lease ended.
+            ClientReplaced: A later instance registered under the same id.
         """
-        self._core.clients.heartbeat(client_id)
+        self._core.clients.heartbeat(client_id, instance)
+        self._core.controller.seen(client_id)
         return self._lease(client_id)
+
+    def agree(self, client_id: str, request: AgreeRequest) -> AgreeReply:
+        """Take a trainer's agreement to train on what the pool has (C4, C5); see ``agreement.agree``."""
+        reply = agree(self._core, client_id, request)
+        self._changed()
+        return reply
+
+    def put_task_queue(self, name: str, queue: TaskQueue) -> TaskQueueInfo:
+        """Set the shared queue of a task set; see ``TaskQueues.put``."""
+        info = self._core.queues.put(name, queue)
+        self._core.events.try_add(
+            "task_queue", incarnation=self._core.incarnation, **info.model_dump()
+        )
+        self._changed()
+        return info
+
+    def task_queues(self) -> list[TaskQueueInfo]:
+        """Return where each shared queue stands, by name."""
+        return self._core.queues.infos()
+
+    def clients(self, *, gone: bool = False) -> list[ClientInfo]:
+        """Return the clients that have a lease, with ``gone`` also those of this process's life that have none."""
+        return client_infos(self._core, gone=gone)
+
+    def set_cursor(self, client_id: str, cursor: TaskCursor) -> ClientLease:
+        """Keep where a client stands in its order of tasks; renews its lease.
+
+        Raises:
+            NotFoundError: Not registered, or the lease ended.
+            StateError: No configuration, so no run that the cursor could be of.
+        """
+        core = self._core
+        core.config  # noqa: B018 - raises when there is none
+        core.clients.heartbeat(client_id)
+        core.client_notes.tell(client_id, cursor, core.incarnation)
+        return self._lease(client_id)
+
+    @property
+    def client_notes(self) -> ClientNotes:
+        """What is kept of each client for good; the routes ask it to whom an id belongs."""
+        return self._core.client_notes
 
     async def grant(self, request: GrantRequest, *, base_url: str) -> Grant:
         """Grant an episode or answer WAIT (after at most ``wait_s``) or TRAINING_COMPLETE; see ``Grants.grant``."""
+        self._core.clients.asks(request)
         return await self._grants.grant(request, base_url)
 
     async def finish(self, episode_id: str, request: FinishRequest) -> FinishReply:
         """End an episode with its reward; see ``Endings.finish``."""
         return self._endings.finish(episode_id, request)
 
+    async def prepare(self, episode_id: str, request: FinishRequest) -> PrepareReply:
+        """Promise that a finish will be taken; see ``Commits.prepare``."""
+        return self._commits.prepare(episode_id, request)
+
+    async def commit(self, episode_id: str) -> FinishReply:
+        """Finish a prepared episode; see ``Commits.commit``."""
+        return self._commits.commit(episode_id)
+
+    def confirm(self, episode_id: str, *, base_url: str) -> Grant:
+        """Make a reservation an episode; see ``Grants.confirm``."""
+        return self._grants.confirm(episode_id, base_url)
+
+    def agent_key(self, episode_id: str, request: AgentKeyRequest, *, base_url: str) -> AgentKey:
+        """Return the key of one agent of an episode; see ``Agents.key``."""
+        return self._agents.key(episode_id, request, base_url)
+
     async def abort(self, episode_id: str, request: AbortRequest) -> FinishReply:
         """End an episode without one; see ``Endings.abort``."""
         return self._endings.abort(episode_id, request)
 
+    def remembered(self, episode_id: str) -> Episode | None:
+        """Return an episode of this step or the last that is in memory; None: ask for its trace."""
+        return self._core.book.get(episode_id)
+
     def trace(self, episode_id: str, *, calls: bool) -> EpisodeTrace:
-        """Return an episode of this or an earlier step, with its calls or only their number.
+        """Return an episode of this or an earlier step, with its calls or only their number; secrets in it are hidden.
 
         Raises:
             NotFoundError: No such episode.
         """
         episode = self._core.book.get(episode_id)
         if episode is not None:
-            return episode.trace(calls=calls)
-        return self._core.journal.episode(episode_id, calls=calls).trace()
+            trace = episode.trace(calls=calls)
+        else:
+            trace = past_trace(self._core.journal, episode_id, calls=calls)
+        return redacted(trace, self.redactor)
 
     def pool(self) -> PoolSnapshot:
         """Return what the open step has and needs."""
@@ -262,27 +367,12 @@ class SwarmService:
         return self._core.journal.step_metrics(after_step) if self._core.configured else []
 
     async def close_eval_round(self, closing: EvalRoundClose) -> Status:
-        """Close the eval round of a step; a gate that waited for it opens. A missed round stays missed."""
-        core = self._core
-        core.config  # noqa: B018 - raises when there is none
-        before = core.evals.outcome(closing.step)
-        outcome = core.evals.close(closing)
-        if not before:
-            core.journal.close_eval_round(
-                EvalRound(
-                    step=closing.step,
-                    planned=closing.planned,
-                    completed=closing.completed,
-                    missed=False,
-                )
-            )
-        core.events.add(
-            "eval_round",
-            step=closing.step,
-            planned=closing.planned,
-            completed=closing.completed,
-            outcome=outcome,
-        )
+        """Close the eval round of a step; a gate that waited for it opens. A missed round stays missed.
+
+        Raises:
+            StateError: The step has not begun, so nothing of it can have been evaluated.
+        """
+        close_round(self._core, closing)
         self._changed()
         return self.status()
 
@@ -301,54 +391,47 @@ class SwarmService:
 
         Raises:
             StateError: The engine does not run, or its weights are moving.
+            CheckpointFailed: It could not be written.
             EngineFailed: It died in it.
         """
-        core = self._core
-        serving = (EngineState.ROLLING, EngineState.ROLLING_POST, EngineState.TRAINED)
-        core.lifecycle.require(*serving, action="Saving a checkpoint")
-        engine = core.engine
-        if engine is None:
-            raise EngineFailed("There is no engine.", hint="Start it.")
-        return await self._checkpoints.save(engine)
+        return await self._checkpoints.save_now()
 
     # -- inference ------------------------------------------------------------------------------------------
 
     def episode_for_key(self, api_key: str) -> Episode:
-        """Return the open episode that a key is for.
+        """Return the open episode that a key is for; ``caller_of`` also says which agent asks.
 
         Raises:
             AuthError: Not a key of this server, or expired.
             EpisodeGone: Its episode ended or did not survive a restart.
         """
-        core = self._core
-        episode_id = core.keys.verify(api_key, core.clock.time())
-        episode = core.book.get(episode_id)
-        if episode is not None and episode.is_open:
-            return episode
-        why = (episode.missed or episode.reason or episode.state.value) if episode else ""
-        if not why:
-            with contextlib.suppress(NotFoundError):
-                record = core.journal.episode(episode_id, calls=False)
-                why = record.reason or record.state.value
-        raise EpisodeGone(
-            f"Episode {episode_id!r} is over: {why or 'unknown'}.",
-            hint="Ask for a new episode.",
-            episode_id=episode_id,
-        )
+        return self.caller_of(api_key).episode
 
-    async def chat(self, episode: Episode, call: ChatCall) -> ChatReply:
-        """Answer one call; see ``Inference.chat``."""
-        return await self._inference.chat(episode, call)
+    def caller_of(self, api_key: str) -> Caller:
+        """Return the open episode that a key is for, and the agent in it. Raises like ``episode_for_key``."""
+        return caller_of(self._core, api_key)
 
-    def chat_stream(self, episode: Episode, call: ChatCall) -> AsyncGenerator[ChatDelta]:
-        """Answer one call in pieces; see ``Inference.chat_stream``."""
-        return self._inference.chat_stream(episode, call)
+    async def answer(self, episode: Episode, call: ChatCall) -> Answer:
+        """Answer one call; see ``Inference.answer``."""
+        return await self._inference.answer(episode, call)
+
+    def answer_stream(self, episode: Episode, call: ChatCall) -> AsyncGenerator[ChatDelta]:
+        """Answer one call in pieces; see ``Inference.answer_stream``."""
+        return self._inference.answer_stream(episode, call)
+
+    def count_tokens(self, episode: Episode, call: ChatCall) -> int:
+        """Return how many tokens the call's prompt has; see ``Inference.count_tokens``."""
+        return self._inference.count_tokens(episode, call)
+
+    def response_id(self, episode: Episode) -> str:
+        """Return the name that the next answer of the episode will have."""
+        return self._inference.response_id(episode)
 
     async def close(self) -> None:
         """Stop everything and close the journal. Safe to call twice."""
         if self._closed:
             return
-        await self._halt("the server shut down")
+        await self._life.stop("the server shut down")
         self._closed = True
         await self._cancel("deadlines")
         self._core.bell.ring()
@@ -364,44 +447,9 @@ class SwarmService:
             return
         core.chat_tokenizer = ChatTokenizer.from_folder(resolve_model(state.config.model.path))
         restore(core, state, core.chat_tokenizer)
-
-    async def _start(self) -> Status:
-        core = self._core
-        async with self._halting:
-            pass  # the engine of before has ended now
-        core.failure = None
-        core.lifecycle.to(EngineState.BOOTING, "start")
-        try:
-            await self._keeper.boot()
-        except Exception as error:
-            core.failure = error.message if isinstance(error, SwarmError) else repr(error)
-            core.lifecycle.to(EngineState.OFFLINE, core.failure)
-            if isinstance(error, SwarmError):
-                raise
-            raise EngineFailed(
-                f"The engine did not boot: {error!r}", hint="See the server's log."
-            ) from error
-        self._begin(self._pending())
-        return self.status()
-
-    def _pending(self) -> CommittedBatch | None:
-        """Return the batch that was committed but whose step was never completed."""
-        later = self._core.journal.committed_after(self._core.step)
-        return later[-1] if later else None
-
-    def _begin(self, pending: CommittedBatch | None) -> None:
-        core = self._core
-        if pending is not None:
-            state = EngineState.WEIGHT_SYNCING
-        elif core.step >= core.config.stop_at_step:
-            state = EngineState.TRAINED
-        else:
-            state = EngineState.ROLLING
-        core.step_opened = core.clock.monotonic()
-        core.evals.enter(core.step, core.step_opened)
-        core.lifecycle.to(state, "booted")
-        self._tasks["training"] = asyncio.create_task(self._training.run(pending), name="training")
-        self._changed()
+        self._configuring.restore()
+        if state.metrics:
+            core.alarms.step_done(state.metrics[-1], state.config.sampling.divergence_alarm)
 
     def _changed(self) -> None:
         """Something that grants or the step loop wait for may have happened."""
@@ -412,46 +460,20 @@ class SwarmService:
         self._endings.abort(episode.episode_id, AbortRequest(reason=why))
 
     def _lease(self, client_id: str) -> ClientLease:
+        core = self._core
         return ClientLease(
-            client_id=client_id, lease_s=self._core.clients.lease_s, status=self.status()
+            client_id=client_id,
+            lease_s=core.clients.lease_s,
+            status=self.status(),
+            cursor=core.client_notes.cursor(client_id, core.incarnation),
+            cursors=core.client_notes.cursors(client_id, core.incarnation),
         )
 
     def _fail(self, why: str) -> None:
-        """The run cannot go on: say why and go OFFLINE. Called from the tasks that ``_halt`` ends, so it runs as its own."""
-        self._core.failure = why
-        self._tasks["halt"] = asyncio.create_task(self._halt(why), name="halt")
-        with _whatever_the_journal_says():
-            self._core.events.add("failed", why=why, step=self._core.step)
-
-    async def _halt(self, why: str) -> None:
-        async with self._halting:
-            await self._halt_now(why)
-
-    async def _halt_now(self, why: str) -> None:
-        core = self._core
-        if self._starting is not None and not self._starting.done():
-            self._starting.cancel()
-            await asyncio.gather(self._starting, return_exceptions=True)
-        if core.lifecycle.state is EngineState.OFFLINE:
-            return
-        self._endings.end_all(why)
-        with _whatever_the_journal_says():
-            core.lifecycle.to(EngineState.OFFLINE, why)
-        await self._cancel("training")
-        await self._keeper.close()
-        self._grants.pump()
+        self._life.fail(why)
 
     async def _cancel(self, name: str) -> None:
         task = self._tasks.pop(name, None)
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-
-@contextlib.contextmanager
-def _whatever_the_journal_says() -> Iterator[None]:
-    """Go on when the journal fails: it may be why the server goes OFFLINE, and must not keep it from doing so."""
-    try:
-        yield
-    except JournalFailed as error:
-        log.error("Unrecorded: %s", error.message)  # noqa: TRY400 - an expected failure, told in words

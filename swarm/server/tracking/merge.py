@@ -2,7 +2,7 @@
 
 A call continues an earlier one when its prompt starts with that call's prompt and answer (the longest such). Rows are
 the root-to-leaf paths of the resulting forest; a node shared by several leaves is trained in the first row only and
-is plain context in the others. Aborted and empty answers are never parents.
+is plain context in the others. Aborted and empty answers are never parents, and an agent continues only its own calls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from swarm.protocol.messages import CallRecord
+from swarm.protocol.records import CallRecord
 from swarm.protocol.states import FinishReason
 from swarm.server.ports import Span
 from swarm.server.tracking.account import TRAINED, Fate, call_fate
@@ -31,7 +31,9 @@ class MergedRow:
     logprobs: list[float]
     """Of the tokens in ``spans``, concatenated."""
     call_indices: list[int] = field(default_factory=list[int])
-    """Calls whose tokens ``spans`` train, in the order of the spans."""
+    """The call whose tokens each span trains; a call that trains with gaps (``token_mask``) has several spans."""
+    starts: list[int] = field(default_factory=list[int])
+    """Where in the sampled tokens of its call each span begins."""
 
 
 class Merged(NamedTuple):
@@ -69,6 +71,7 @@ def build_rows(
     match: Literal["token", "text"] = "token",
     *,
     token_bytes: TokenBytes | None = None,
+    fates: Sequence[Fate] | None = None,
 ) -> Merged:
     """Merge the calls of one episode into rows and give every call its fate.
 
@@ -77,9 +80,12 @@ def build_rows(
     is new from the later prompt (timeline merging). This needs ``token_bytes`` to find where the new part begins; a
     prompt whose text does not extend the earlier text, or continues it inside a token, stays a row of its own.
 
-    Calls are taken in order of commitment. Returns no rows when nothing trains; greedy calls are context only.
+    Calls are taken in order of commitment. ``fates``: which calls train, one a call; None = as ``call_fate`` says. Returns no
+    rows when nothing trains; calls that do not train are context only.
     """
-    nodes = [_node(call) for call in calls]
+    if fates is None:
+        fates = [call_fate(call) for call in calls]
+    nodes = [_node(call, fate) for call, fate in zip(calls, fates, strict=True)]
     linkable: list[_Node] = []
     for node in nodes:
         _link(node, linkable, match, token_bytes)
@@ -93,10 +99,10 @@ def build_rows(
     return Merged(rows, [node.fate for node in nodes])
 
 
-def _node(call: CallRecord) -> _Node:
+def _node(call: CallRecord, fate: Fate) -> _Node:
     prompt = array("q", call.prompt_ids).tobytes()
     sampled = array("q", call.sampled_ids).tobytes()
-    return _Node(call=call, fate=call_fate(call), data=prompt + sampled, prompt_data=prompt)
+    return _Node(call=call, fate=fate, data=prompt + sampled, prompt_data=prompt)
 
 
 def _link(node: _Node, earlier: list[_Node], match: str, token_bytes: TokenBytes | None) -> None:
@@ -117,7 +123,7 @@ def _by_token(node: _Node, earlier: list[_Node]) -> _Node | None:
     for other in earlier:
         if best is not None and not _better(len(other.data), len(best.data), other, best):
             continue
-        if node.prompt_data.startswith(other.data) and other.call.tools == node.call.tools:
+        if node.prompt_data.startswith(other.data) and _alike(node, other):
             best = other
     return best
 
@@ -131,10 +137,15 @@ def _by_text(
     for other in earlier:
         if best is not None and not _better(len(_keys(other)), len(_keys(best[0])), other, best[0]):
             continue
-        if _extends(keys, other) and other.call.tools == node.call.tools:
+        if _extends(keys, other) and _alike(node, other):
             cut = _cut(node, other, token_bytes)
             best = best if cut is None else (other, cut)
     return best
+
+
+def _alike(node: _Node, other: _Node) -> bool:
+    """Whether one may continue the other at all: the same agent with the same tools."""
+    return other.call.agent == node.call.agent and other.call.tools == node.call.tools
 
 
 def _better(length: int, best_length: int, other: _Node, best: _Node) -> bool:
@@ -187,7 +198,24 @@ def _row(leaf: _Node) -> MergedRow:
         row.ids += call.sampled_ids
         if node.fate == TRAINED and not node.written:
             node.written = True
-            row.spans.append(Span(start, len(row.ids), call.temperature))
-            row.logprobs += call.logprobs
-            row.call_indices.append(call.index)
+            for first, end in _runs(call):
+                row.spans.append(Span(start + first, start + end, call.temperature))
+                row.logprobs += call.logprobs[first:end]
+                row.call_indices.append(call.index)
+                row.starts.append(first)
     return row
+
+
+def _runs(call: CallRecord) -> list[tuple[int, int]]:
+    """Return the stretches [first, end) of a call's sampled tokens that train."""
+    if not call.token_mask:
+        return [(0, len(call.sampled_ids))]
+    runs: list[tuple[int, int]] = []
+    first: int | None = None
+    for i, kept in enumerate([*call.token_mask, False]):
+        if kept and first is None:
+            first = i
+        elif not kept and first is not None:
+            runs.append((first, i))
+            first = None
+    return runs

@@ -6,18 +6,30 @@ Also the identity of a message: what has to be equal for two messages to count a
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from swarm.protocol.errors import RequestError
+from swarm.server.tracking.guard import MARK
 from swarm.server.tracking.tokenizer import ChatTokenizer
+from swarm.server.tracking.toolcalls.values import writable
 
 SENTINEL = f"CAPTUREDREPLY{secrets.token_hex(8)}"
 """Stands for a captured answer inside a template; random, so that no message contains it. Never leaves this file's output."""
+OPEN_END = f"GOESONHERE{secrets.token_hex(8)}"
+"""Stands where an answer that is continued goes on."""
 
 MessageKey = tuple[str, str, tuple[tuple[str, bytes], ...]]
 """(role, content, calls as (name, arguments as sorted JSON))."""
+
+
+class Rendered(NamedTuple):
+    """A prompt."""
+
+    ids: list[int]
+    guarded: int
+    """Control tokens that messages spelled, in the part that was rendered now."""
 
 
 def normal_message(message: dict[str, Any]) -> dict[str, Any]:
@@ -82,9 +94,31 @@ def render_ids(
     normals: list[dict[str, Any]],
     tools: list[dict[str, Any]],
     template_kwargs: dict[str, Any],
-) -> list[int]:
-    """Render and encode the whole conversation, with a generation prompt at the end."""
-    return tokenizer.encode(tokenizer.render(normals, tools, template_kwargs))
+    *,
+    open_end: bool = False,
+) -> Rendered:
+    """Render and encode the whole conversation, with a generation prompt at the end. The ids may be shared with equal prompts.
+
+    ``open_end``: the last message is the beginning of the answer, and nothing is written after its text.
+
+    Raises:
+        RequestError: the template refuses the messages, or does not keep the end of that text.
+    """
+    cache = tokenizer.renders
+    key = cache.key(normals, tools, template_kwargs, open_end) if cache is not None else b""
+    known = cache.get(key) if cache is not None else None
+    if known is not None:
+        return Rendered(*known)
+    text = _text(tokenizer, normals, tools, template_kwargs, open_end=open_end)
+    if text is None:
+        raise RequestError(
+            "the model's template does not show the last message, so it cannot be continued",
+            hint="end the conversation with a user or tool message",
+        )
+    rendered = _encoded(tokenizer, [], text)
+    if cache is not None:
+        cache.put(key, rendered)
+    return rendered
 
 
 def render_onto(
@@ -94,28 +128,54 @@ def render_onto(
     position: int,
     tools: list[dict[str, Any]],
     template_kwargs: dict[str, Any],
-) -> list[int] | None:
+    *,
+    open_end: bool = False,
+) -> Rendered | None:
     """Continue from captured ids: ``captured`` holds prompt and answer up to the assistant message at ``position``.
 
     The answer is replaced by a sentinel in the template's input; what the template writes after the sentinel is
     encoded and appended. An end token that was sampled is not written twice; one that was not (a truncated answer) is
     appended as an unsampled token. Returns None when the template does not keep the sentinel intact, exactly once.
+    ``open_end`` as in ``render_ids``.
     """
     standin = {"role": "assistant", "content": SENTINEL}
     replaced = [*normals[:position], standin, *normals[position + 1 :]]
     try:
-        parts = tokenizer.render(replaced, tools, template_kwargs).split(SENTINEL)
+        text = _text(tokenizer, replaced, tools, template_kwargs, open_end=open_end)
     except RequestError:
         return (
             None  # some templates check calls against their results; plain rendering may still work
         )
+    parts = text.split(SENTINEL) if text is not None else []
     if len(parts) != 2:
         return None
     rest = parts[1]
     end_text = tokenizer.eos_texts.get(captured[-1])
     if end_text and rest.startswith(end_text):
         rest = rest[len(end_text) :]
-    return captured + tokenizer.encode(rest)
+    return _encoded(tokenizer, captured, rest)
+
+
+def _text(
+    tokenizer: ChatTokenizer,
+    normals: list[dict[str, Any]],
+    tools: list[dict[str, Any]],
+    template_kwargs: dict[str, Any],
+    *,
+    open_end: bool,
+) -> str | None:
+    """Return the template's text; with ``open_end`` None when the end of the last message does not show in it."""
+    if not open_end:
+        return tokenizer.render(normals, tools, template_kwargs)
+    last = normals[-1]
+    marked = [*normals[:-1], {**last, "content": f"{last['content']}{OPEN_END}"}]
+    text = tokenizer.render(marked, tools, template_kwargs, add_generation_prompt=False)
+    before, mark, _ = text.partition(OPEN_END)
+    return before if mark else None
+
+
+def _encoded(tokenizer: ChatTokenizer, before: list[int], text: str) -> Rendered:
+    return Rendered(before + tokenizer.encode(text), text.count(MARK))
 
 
 def _normal_call(call: dict[str, Any]) -> dict[str, Any]:
@@ -128,6 +188,8 @@ def _normal_call(call: dict[str, Any]) -> dict[str, Any]:
             arguments = orjson.loads(arguments) if arguments else {}
         except orjson.JSONDecodeError:
             return call  # the template gets the text as it came
+        if not writable(arguments):
+            return call
     return {**call, "function": {**function, "arguments": arguments}}
 
 

@@ -16,6 +16,17 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from swarm.protocol.errors import ConfigError, RequestError
 
 TEMPLATE_FILE = "chat_template.jinja"
+_OF_DICTS = frozenset(dir(dict))
+_REFUSALS = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a template raises on values that it was not written for; all of them come from the request."""
 _SPECIALS = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
@@ -30,12 +41,15 @@ class ChatTemplate:
         """
         try:
             self._template = _environment().from_string(source)
+            # Jinja chains two mappings here and walks through both on each rendering.
+            self._template.globals = dict(self._template.globals)
         except jinja2.TemplateError as err:
             raise ConfigError(
                 f"the chat template does not compile: {err}",
                 hint=f"repair {TEMPLATE_FILE} in the model's folder",
             ) from err
         self._specials = specials
+        self._source = source
 
     @classmethod
     def from_folder(cls, folder: Path, settings: dict[str, Any]) -> ChatTemplate:
@@ -58,6 +72,10 @@ class ChatTemplate:
         specials = {name: _text(settings.get(name)) for name in _SPECIALS}
         return cls(source, {name: text for name, text in specials.items() if text})
 
+    def mentions(self, text: str) -> bool:
+        """Whether the template's source has ``text`` in it."""
+        return text in self._source
+
     def render(
         self,
         messages: list[dict[str, Any]],
@@ -77,7 +95,7 @@ class ChatTemplate:
         )
         try:
             return self._template.render(variables)
-        except (jinja2.TemplateError, TypeError, AttributeError, KeyError) as err:
+        except _REFUSALS as err:
             raise RequestError(
                 f"the model's chat template refuses these messages: {err}",
                 hint="check the order of roles and the shape of tools and tool calls",
@@ -95,8 +113,18 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
+class _Environment(ImmutableSandboxedEnvironment):
+    """Looks into plain dicts first where Jinja would try an attribute that no dict has, and pay for the exception."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return what Jinja's own method returns."""
+        if type(obj) is dict and attribute in obj and attribute not in _OF_DICTS:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
+def _environment() -> _Environment:
+    environment = _Environment(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=["jinja2.ext.loopcontrols", _Generation],

@@ -8,17 +8,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
 from swarm.protocol.errors import ConfigError
+from swarm.server.constraints import Grammars
+from swarm.server.tracking.byte_decoder import ByteDecoder
+from swarm.server.tracking.guard import MARK, SpecialGuard
+from swarm.server.tracking.reasoning import ThinkMarks
+from swarm.server.tracking.render_cache import RenderCache
 from swarm.server.tracking.template import ChatTemplate
 
 _PIECE_LIMIT = 2048
+_PART = 1 << 14
+"""Characters that ``count_up_to`` encodes at once."""
 _CACHE_LIMIT = 50_000
+_SPLIT_AT_MARK = re.compile(rf"(\S*{MARK}\S*)")
+"""Without known boundaries only the word around a mark is encoded apart."""
 _HINT = "point model.path at a folder in Hugging Face format (config.json, tokenizer.json, chat_template.jinja)"
 
 
@@ -26,7 +34,13 @@ class ChatTokenizer:
     """Text to ids and back. All methods are pure; caches are bounded and invisible."""
 
     def __init__(
-        self, tokenizer: Tokenizer, template: ChatTemplate, eos_ids: list[int], tool_parser: str
+        self,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        eos_ids: list[int],
+        tool_parser: str,
+        grammars: Grammars | None = None,
+        vocab_size: int = 0,
     ) -> None:
         """Use ``from_folder``; this takes the parts."""
         tokenizer.no_truncation()
@@ -38,12 +52,23 @@ class ChatTokenizer:
         self.eos_texts = {i: tokenizer.decode([i], skip_special_tokens=False) for i in eos_ids}
         self.tool_parser = tool_parser
         """Name of the tool-call parser that the model's config asks for, else ``hermes``."""
+        self.vocab_size = vocab_size or tokenizer.get_vocab_size(with_added_tokens=True)
+        """Ids are below this."""
+        timely = template.mentions("strftime_now")
+        self.renders: RenderCache[tuple[list[int], int]] | None = None if timely else RenderCache()
+        """Prompts rendered lately; None: the template writes the date."""
+        self.grammars = grammars
+        """Constraints on answers of this model; None: there are none (parts without a folder)."""
+        self.think_marks = ThinkMarks() if template.mentions(ThinkMarks.opening) else None
+        """How the model marks its thinking; None: its template knows no thinking, and nothing is told apart."""
         added = tokenizer.get_added_tokens_decoder()
         self._added = {i: token.content for i, token in added.items()}
+        self._guard = SpecialGuard([token.content for token in added.values() if token.special])
         spec = json.loads(tokenizer.to_str())
         self._split = _boundary_pattern(spec)
         self._bytes_of = _byte_reader(spec)
-        self._rewrites = spec.get("normalizer") is not None
+        self.byte_decoder = ByteDecoder.of(tokenizer, spec, _byte_alphabet())
+        """The quick way to read ids; None: this vocabulary has none."""
         self._pieces: dict[str, list[int]] = {}
         self._token_bytes: dict[int, bytes] = {}
 
@@ -71,7 +96,10 @@ class ChatTokenizer:
                 hint="set eos_token_id in config.json",
             )
         template = ChatTemplate.from_folder(folder, settings)
-        return cls(tokenizer, template, eos_ids, str(config.get("a3r_tool_parser", "hermes")))
+        parser = str(config.get("a3r_tool_parser", "hermes"))
+        vocab_size = int(config.get("vocab_size") or tokenizer.get_vocab_size())
+        grammars = Grammars(folder, vocab_size, eos_ids)
+        return cls(tokenizer, template, eos_ids, parser, grammars, vocab_size)
 
     def render(
         self,
@@ -81,20 +109,25 @@ class ChatTokenizer:
         *,
         add_generation_prompt: bool = True,
     ) -> str:
-        """Write the conversation as the model's template does.
+        """Write the conversation as the model's template does; control tokens that a message spells carry ``guard.MARK``.
 
         Raises:
             RequestError: the template refuses these messages.
         """
         return self._template.render(
-            messages, tools, template_kwargs, add_generation_prompt=add_generation_prompt
+            self._guard.messages(messages),
+            self._guard.tools(tools),
+            template_kwargs,
+            add_generation_prompt=add_generation_prompt,
         )
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of ``text`` (a fresh list), special tokens in it recognised, none added.
+        """Return the ids of ``text`` (a fresh list), special tokens in it recognised unless they carry ``guard.MARK``, none added.
 
         Special tokens cut the text into pieces that tokenise independently; repeated pieces come from a cache.
         """
+        if MARK in text:
+            return self._encode_guarded(text)
         if self._split is None:
             return self._tokenizer.encode(text, add_special_tokens=False).ids
         ids: list[int] = []
@@ -103,6 +136,24 @@ class ChatTokenizer:
             if piece:
                 known = pieces.get(piece)
                 ids += self._encode_piece(piece) if known is None else known
+        return ids
+
+    def _encode_guarded(self, text: str) -> list[int]:
+        """Encode piece by piece; one that holds a mark is plain text, whatever it spells."""
+        pieces = (
+            self._split.split(text) if self._split is not None else re.split(_SPLIT_AT_MARK, text)
+        )
+        ids: list[int] = []
+        for piece in pieces:
+            if MARK in piece:
+                self._tokenizer.encode_special_tokens = True
+                try:
+                    plain = piece.replace(MARK, "")
+                    ids += self._tokenizer.encode(plain, add_special_tokens=False).ids
+                finally:
+                    self._tokenizer.encode_special_tokens = False
+            elif piece:
+                ids += self._encode_piece(piece)
         return ids
 
     def _encode_piece(self, piece: str) -> list[int]:
@@ -115,6 +166,8 @@ class ChatTokenizer:
 
     def decode(self, ids: list[int], *, skip_special: bool = False) -> str:
         """Return the text of ``ids``; incomplete UTF-8 shows as U+FFFD."""
+        if self.byte_decoder is not None and not skip_special:
+            return self.byte_decoder.decode(ids)
         return self._tokenizer.decode(ids, skip_special_tokens=skip_special)
 
     def answer_text(self, ids: list[int]) -> str:
@@ -131,17 +184,19 @@ class ChatTokenizer:
             self._token_bytes[token_id] = known
         return known
 
-    def fewest_tokens(self, text: str) -> int:
-        """A lower bound of the tokens of ``text`` without encoding it: its bytes over those of the longest token.
+    def count_up_to(self, text: str, limit: int) -> int:
+        """Count the tokens of ``text``, but stop soon after ``limit``: megabytes cost no more than what fits.
 
-        0 when the tokenizer rewrites text before it splits it (a normalizer), since no bound holds then.
+        Encoded part by part, so the count may be a few too high for each 16,384 characters.
         """
-        return 0 if self._rewrites else len(text.encode()) // self._longest_token
-
-    @cached_property
-    def _longest_token(self) -> int:
-        ids = self._tokenizer.get_vocab(with_added_tokens=True).values()
-        return max(len(self.token_bytes(i)) for i in ids)
+        count = start = 0
+        while start < len(text) and count <= limit:
+            end = start + _PART
+            space = text.rfind(" ", start + _PART // 2, end) if end < len(text) else -1
+            end = space if space > start else end
+            count += len(self._tokenizer.encode(text[start:end], add_special_tokens=False).ids)
+            start = end
+        return count
 
     def stream(self) -> TextStream:
         """Return a fresh incremental decoder for one answer."""
@@ -156,6 +211,8 @@ class TextStream:
         self._ids: list[int] = []
         self._done = 0  # ids whose text is out
         self._context = 0  # ids before this no longer change how later ones read
+        quick = tokenizer.byte_decoder
+        self._bytes = None if quick is None else quick.stream()
 
     def push(self, ids: Iterable[int]) -> str:
         """Add ids and return the text that is certain now; "" while a character is incomplete or an end token may be the last."""
@@ -173,6 +230,9 @@ class TextStream:
         return self._text_up_to(end, final=True)
 
     def _text_up_to(self, end: int, *, final: bool) -> str:
+        if self._bytes is not None:
+            fresh, self._done = self._ids[self._done : end], max(end, self._done)
+            return self._bytes.push(fresh, final=final)
         if end <= self._done:
             return ""
         old = self._tokenizer.decode(self._ids[self._context : self._done])

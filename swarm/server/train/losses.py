@@ -30,6 +30,34 @@ def ppo_clip(
     return ClippedLoss(loss=-torch.minimum(free, held), clipped=held < free)
 
 
+@dataclass(frozen=True)
+class Importance:
+    """Per token: the truncated weight (no gradient), and whether the truncation took something off."""
+
+    weight: Tensor
+    truncated: Tensor
+
+
+def truncated_importance(target: Tensor, behaviour: Tensor, *, cap: float) -> Importance:
+    """Truncated importance weights ``min(exp(target - behaviour), cap)`` (Ionides 2008), elementwise, detached.
+
+    ``behaviour`` are the log-probabilities that a token was sampled with, ``target`` those of the policy whose gradient is
+    wanted. Equal policies give exactly 1. A NaN stays one.
+    """
+    with torch.no_grad():
+        ratio = (target - behaviour).exp()
+        return Importance(weight=ratio.clamp(max=cap), truncated=ratio > cap)
+
+
+def k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
+    """Estimate of KL(policy, reference) from tokens of the policy: ``exp(d) - 1 - d`` with ``d = reference - policy``.
+
+    Elementwise, never negative, 0 where both agree (Schulman 2020, "Approximating KL Divergence", estimator k3).
+    """
+    distance = reference_logprobs - logprobs
+    return distance.exp() - 1.0 - distance
+
+
 def entropy(logprobs_N_V: Tensor) -> Tensor:  # noqa: N803
     """Entropy of each distribution in nats, [N]; the last axis holds normalised log-probabilities."""
     return -(logprobs_N_V.exp() * logprobs_N_V).sum(-1)

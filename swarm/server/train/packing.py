@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from swarm.server.ports import TrainRow
+from swarm.server.train.replaying import Replay, replays_of
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,11 @@ class Pack:
     """Some rows as tensors. Trained tokens are flat, N of them, in row order.
 
     ``row_N`` and ``source_N`` say where to read the hidden state that predicts token N (one position before it).
+    ``keys`` and ``counts`` name the rows and how many trained tokens each has.
     """
+
+    keys: list[str]
+    counts: list[int]
 
     ids_B_T: Tensor  # noqa: N815
     row_N: Tensor  # noqa: N815
@@ -29,6 +34,8 @@ class Pack:
     temperature_N: Tensor  # noqa: N815
     advantage_N: Tensor  # noqa: N815
     weight_N: Tensor  # noqa: N815
+    replays: list[Replay]
+    """Tokens that were not sampled plainly."""
 
 
 def group_rows(rows: Sequence[TrainRow], token_budget: int) -> list[list[TrainRow]]:
@@ -51,7 +58,7 @@ def pack(rows: Sequence[TrainRow], device: torch.device | str = "cpu") -> Pack:
     """Pad rows on the right (id 0; no position looks to its right) and flatten what is trained.
 
     Raises:
-        ValueError: Log-probabilities that do not match the spans, or a span at position 0 or past the row's end.
+        ValueError: Values a token that do not match the spans, or a span at position 0 or past the row's end.
     """
     length = max(len(row.ids) for row in rows)
     ids = [row.ids + [0] * (length - len(row.ids)) for row in rows]
@@ -71,21 +78,42 @@ def pack(rows: Sequence[TrainRow], device: torch.device | str = "cpu") -> Pack:
     row_N, source_N = torch.tensor(at, device=device), torch.tensor(source, device=device)  # noqa: N806
     real = {"dtype": torch.float32, "device": device}
     return Pack(
+        keys=[row.key for row in rows],
+        counts=[len(row.logprobs) for row in rows],
         ids_B_T=ids_B_T,
         row_N=row_N,
         source_N=source_N,
         target_N=ids_B_T[row_N, source_N + 1],
         old_logprob_N=torch.tensor(old, **real),
         temperature_N=torch.tensor(temperature, **real),
-        advantage_N=torch.tensor([row.advantage for row in rows], **real)[row_N],
-        weight_N=torch.tensor([row.weight for row in rows], **real)[row_N],
+        advantage_N=torch.tensor([a for row in rows for a in _advantages(row)], **real),
+        weight_N=torch.tensor([w for row in rows for w in token_weights(row)], **real),
+        replays=replays_of(rows),
     )
 
 
+def token_weights(row: TrainRow) -> list[float]:
+    """Weight of each trained token in the loss: the row's, times the token's own."""
+    if not row.weights:
+        return [row.weight] * len(row.logprobs)
+    return [row.weight * own for own in row.weights]
+
+
+def _advantages(row: TrainRow) -> list[float]:
+    return row.advantages or [row.advantage] * len(row.logprobs)
+
+
 def _check(row: TrainRow) -> None:
-    if trained_tokens(row) != len(row.logprobs):
-        msg = f"Row {row.key!r} has {len(row.logprobs)} log-probabilities for {trained_tokens(row)} trained tokens."
+    count = trained_tokens(row)
+    if count != len(row.logprobs):
+        msg = (
+            f"Row {row.key!r} has {len(row.logprobs)} log-probabilities for {count} trained tokens."
+        )
         raise ValueError(msg)
+    for name, values in (("advantages", row.advantages), ("weights", row.weights)):
+        if values and len(values) != count:
+            msg = f"Row {row.key!r} has {len(values)} {name} for {count} trained tokens."
+            raise ValueError(msg)
     if any(not 1 <= span.start <= span.end <= len(row.ids) for span in row.spans):
         msg = f"Row {row.key!r} has a span outside 1..{len(row.ids)}: {row.spans!r}."
         raise ValueError(msg)

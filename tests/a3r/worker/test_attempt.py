@@ -240,3 +240,21 @@ def test_a_worker_that_was_killed_is_replaced_by_one_that_takes_its_attempt_up(l
     assert sorted(attempt.steps) == [1, 2, 3]
     seqs = [e.seq for e in lab.folder().events()]
     assert seqs == list(range(len(seqs)))
+
+
+def test_a_round_in_the_middle_is_held_at_its_own_step_while_training_waits(lab):
+    plain = lab.blueprint(steps=3)
+    rounds = ("initial", "step-1", "step-2", "final")
+    evaluator = plain.evaluator.model_copy(update={"rounds": rounds})
+    attempt = lab.queue(plain.model_copy(update={"evaluator": evaluator}))
+    lab.worker()
+    report = lab.finished(attempt)
+    assert report.outcome == "succeeded", lab.story(attempt)
+    found = {name: attempt.rounds[name] for name in rounds}
+    assert [r.step for r in found.values()] == [0, 1, 2, 3]
+    # Each was played by the version of its own step alone, so training waited for it.
+    for round_ in found.values():
+        versions = {item.policy_version for item in round_.items}
+        assert versions == {round_.policy_version}
+        assert all(item.reward is not None for item in round_.items)
+    assert [attempt.steps[k]["eval_round"] for k in (1, 2, 3)] == ["closed"] * 3

@@ -7,7 +7,7 @@ from a3r.blueprints.tasks import scored_task
 from a3r.core.errors import BlueprintError
 from a3r.core.hashing import bytes_hash, tree_hash
 from a3r.worker.evaluator import EvaluatorSpec, Round, missing, read_played, refusal
-from swarm.protocol.messages import CallRecord, EpisodeTrace
+from swarm.protocol.records import CallRecord, EpisodeTrace
 from swarm.protocol.states import EpisodeKind, EpisodeState
 from swarm.tasks import calculator
 

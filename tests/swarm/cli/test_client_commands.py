@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from swarm.cli.config import read_settings, validated
 from swarm.cli.edge import read_token
+from swarm.cli.settings import read_settings, validated
 from swarm.client import SwarmClient
 from swarm.protocol.errors import AuthError, ConfigError
 from swarm.testing.live_server import LiveServer, live_server
@@ -104,13 +104,13 @@ def test_exec_gives_the_program_its_episode_and_not_the_token(
     with SwarmClient(server.url, server.tokens.admin) as client:
         client.configure({"engine": "toy"})
         client.start()
-    code = "import os; print(*(k for k in os.environ if k.startswith(('SWARM', 'OPENAI'))))"
+    code = "import os; print(*(k for k in os.environ if k.startswith(('SWARM', 'OPENAI', 'ANTHROPIC'))))"
     args = ("exec", "--server", server.url, "--task-id", "t", "--eval")
     done = swarm(
         *args, "--", sys.executable, "-c", code, cwd=tmp_path, SWARM_TOKEN=server.tokens.eval
     )
     assert done.returncode == 0, done.stderr
-    seen = "OPENAI_API_BASE OPENAI_API_KEY OPENAI_BASE_URL SWARM_EPISODE_ID SWARM_TASK_ID"
+    seen = "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL OPENAI_API_BASE OPENAI_API_KEY OPENAI_BASE_URL SWARM_EPISODE_ID SWARM_TASK_ID"
     assert sorted(done.stdout.split()) == seen.split()
 
 
@@ -134,13 +134,57 @@ def test_debug_prints_the_trace_also_of_a_failure(server: LiveServer, tmp_path: 
     assert bad.returncode == 1
     assert "Compute 2+2." in bad.stdout
     assert "ZeroDivisionError" in bad.stderr
+    assert bad.stderr.count('  File "') == 1  # the agent's own frame
     wrong = swarm("debug", "client.py:nobody", "--server", server.url, cwd=tmp_path)
     assert wrong.returncode == 2
     assert "broken" in wrong.stderr
 
 
+def test_debug_takes_a_task_by_id_or_place_and_shows_what_a_file_raises(
+    server: LiveServer, tmp_path: Path
+) -> None:
+    with SwarmClient(server.url, server.tokens.admin) as client:
+        client.configure({"engine": "toy"})
+        client.start()
+    (tmp_path / "client.py").write_text(
+        "tasks = [{'id': 'sum', 'q': 'Compute 1+1.'}, {'id': 'product', 'q': 'Compute 2+2.'}]\n"
+        "def agent(episode, task):\n"
+        "    episode.chat([{'role': 'user', 'content': task.payload['q']}])\n"
+        "    return 1.0\n"
+    )
+    ask = ("debug", "client.py", "--server", server.url, "--json")
+    for wanted, task_id in (("1", "product"), ("sum", "sum"), ("0", "sum")):
+        done = swarm(*ask, "--task", wanted, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["task_id"] == task_id
+    absent = swarm(*ask, "--task", "7", cwd=tmp_path)
+    assert (absent.returncode, json.loads(absent.stdout)["error"]["code"]) == (2, "client_usage")
+    (tmp_path / "client.py").write_text("import json\nx = 1 +\n")
+    broken = swarm("debug", "client.py", "--server", server.url, cwd=tmp_path)
+    assert broken.returncode == 1
+    assert "SyntaxError" in broken.stderr
+    assert "error:" not in broken.stderr
+
+
+def test_clients_shows_who_is_connected(server: LiveServer, tmp_path: Path) -> None:
+    ask = ("clients", "--server", server.url)
+    assert swarm(*ask, cwd=tmp_path).stdout == "No client is registered.\n"
+    with SwarmClient(server.url, server.tokens.admin, client_id="a\x1b[31mb") as client:
+        client.configure({"engine": "toy", "batch": {"tasks": 2, "repeat": 2}})
+        client.start()
+        with client.episode("t") as episode:
+            episode.chat([{"role": "user", "content": "Compute 1+1."}])
+            episode.finish(1.0)
+        told = json.loads(swarm(*ask, "--json", cwd=tmp_path).stdout)
+        assert [(c["client_id"], c["finished"], c["calls"]) for c in told] == [("a\x1b[31mb", 1, 1)]
+        head, row = swarm(*ask, cwd=tmp_path).stdout.splitlines()
+        assert head.split()[:4] == ["client", "role", "lease", "open"]
+        assert "\x1b" not in row
+        assert row.split()[:2] == ["a\\x1b[31mb", "trainer"]
+
+
 @pytest.mark.parametrize(
-    "command", [["status"], ["config"], ["config", "set"], ["exec"], ["debug"]]
+    "command", [["status"], ["config"], ["config", "set"], ["exec"], ["debug"], ["clients"]]
 )
 def test_help_needs_no_server(command: list[str], tmp_path: Path) -> None:
     done = swarm(*command, "--help", cwd=tmp_path)

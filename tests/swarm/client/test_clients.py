@@ -134,6 +134,8 @@ async def test_the_environment_of_an_episode_works_for_the_openai_sdk(
     async with async_client.episode("t", kind="eval") as episode:
         environ = episode.environ()
         assert environ["OPENAI_BASE_URL"] == environ["OPENAI_API_BASE"] == episode.base_url
+        assert f"{environ['ANTHROPIC_BASE_URL']}/v1" == episode.base_url
+        assert environ["ANTHROPIC_API_KEY"] == environ["OPENAI_API_KEY"] == episode.api_key
         sdk = episode.async_openai()
         completion = await sdk.chat.completions.create(model="policy", messages=HELLO)  # type: ignore[arg-type]
         assert completion.choices[0].message.role == "assistant"

@@ -143,7 +143,7 @@ def test_debug_plays_one_eval_episode_and_describes_it(
     client: SwarmClient, agent_file: Path
 ) -> None:
     agent, module = load_agent(str(agent_file))
-    result = debug_agent(client, agent, choose_task(module, None, 1))
+    result = debug_agent(client, agent, choose_task(module, "1"))
     text = "\n".join(describe(result.trace))
     assert result.error is None
     assert (result.trace.kind, result.trace.reward) == (EpisodeKind.EVAL, 1.0)
@@ -156,7 +156,7 @@ def test_debug_shows_the_trace_of_an_agent_that_raised(
     client: SwarmClient, agent_file: Path
 ) -> None:
     agent, module = load_agent(f"{agent_file}:plain")
-    result = debug_agent(client, agent, choose_task(module, "first", 0))
+    result = debug_agent(client, agent, choose_task(module, "first"))
     assert isinstance(result.error, LookupError)
     assert result.trace.state is EpisodeState.ABORTED
     assert result.trace.call_count == 1
@@ -170,4 +170,4 @@ def test_debug_names_what_a_file_offers(agent_file: Path) -> None:
         load_agent("nowhere.py")
     _, module = load_agent(str(agent_file))
     with pytest.raises(ClientUsageError):
-        choose_task(module, "third", 0)
+        choose_task(module, "third")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.client.planning import Planner, permuted, pick_index
+from swarm.client.planning import Planner, pick_index
 from swarm.client.tasks import ComputedTasks, Task
-from swarm.protocol.messages import PoolSnapshot, WantedTask
+from swarm.protocol.ordering import permuted
+from swarm.protocol.pool import PoolSnapshot, WantedTask
 from swarm.protocol.states import EngineState
 
 
@@ -115,3 +116,12 @@ def test_new_groups_are_distinct_and_new_while_there_are_any(
     if fresh > 0:
         assert len(chosen) == min(need, fresh)
         assert not set(chosen) & set(known)
+
+
+def test_under_a_mix_a_set_plans_what_is_left_of_its_quota() -> None:
+    planner = Planner(numbered(100), "set", 0)
+    mixed = snapshot(open_more=4, quota_left={"set": 1, "other": 3})
+    assert len(planner.new_groups(mixed)) == 1
+    assert planner.new_groups(snapshot(open_more=4, quota_left={"other": 4})) == []
+    episodes = snapshot(open_more=4, quota_left={"set": 3, "other": 5}, policy="C1")
+    assert len(planner.new_groups(episodes)) == 2  # groups of two for three episodes

@@ -26,7 +26,7 @@ from swarm.client import (
 from swarm.client.agents import in_thread, is_async, read_score
 from swarm.client.episode import AsyncEpisode
 from swarm.protocol.errors import RewardError, ServerUnreachable, StateError
-from swarm.protocol.messages import EpisodeTrace
+from swarm.protocol.records import EpisodeTrace
 from swarm.protocol.states import EngineState
 from swarm.testing.live_server import LiveServer, live_server
 

@@ -1,29 +1,11 @@
-"""Task readers."""
+"""Task sets."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from swarm.client import ClientUsageError, Task, as_task_set, read_jsonl
+from swarm.client import ClientUsageError, Task, as_task_set
 from swarm.client.tasks import ComputedTasks
-
-
-def test_jsonl_names_tasks_by_their_id_or_their_line(tmp_path: Path) -> None:
-    path = tmp_path / "tasks.jsonl"
-    path.write_text('{"task_id": "a", "x": 1}\n\n{"id": 7}\n{"x": 2}\n"plain"\n')
-    tasks = read_jsonl(path)
-    assert [t.task_id for t in tasks] == ["a", "7", "3", "4"]
-    assert tasks[0].payload == {"task_id": "a", "x": 1}
-    assert tasks[3].payload == {"value": "plain"}
-
-
-def test_a_broken_line_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "tasks.jsonl"
-    path.write_text('{"x": 1}\n{oops\n')
-    with pytest.raises(ClientUsageError, match="Line 2"):
-        read_jsonl(path)
 
 
 def test_generators_sequences_and_functions_become_task_sets() -> None:

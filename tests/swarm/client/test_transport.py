@@ -10,8 +10,9 @@ import pytest
 
 from swarm.client import AsyncSwarmClient, ClientUsageError, SwarmClient, calls
 from swarm.client.retry import LONGEST_DELAY_S, Backoff, retry_after_s
+from swarm.protocol.episodes import GrantRequest
 from swarm.protocol.errors import AuthError, EngineFailed, QueueFull, ServerUnreachable, StateError
-from swarm.protocol.messages import GrantRequest, Status
+from swarm.protocol.messages import Status
 from swarm.testing.scripted_server import http_reply as http
 from swarm.testing.scripted_server import scripted_server
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from swarm.protocol.config import TrainConfig
-from swarm.protocol.messages import CallRecord, StepMetrics
+from swarm.protocol.records import CallRecord, StepMetrics
 from swarm.protocol.states import EpisodeKind, FateReason, TokenFate
 from swarm.server.journal.journal import Journal
 from swarm.server.journal.records import EpisodeRecord

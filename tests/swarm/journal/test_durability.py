@@ -21,7 +21,7 @@ from swarm.server.journal.schema import VERSION
 WRITER = """
 import sys
 from swarm.protocol.config import TrainConfig
-from swarm.protocol.messages import CallRecord
+from swarm.protocol.records import CallRecord
 from swarm.protocol.states import EpisodeKind
 from swarm.server.journal.journal import Journal
 from swarm.server.journal.records import EpisodeRecord

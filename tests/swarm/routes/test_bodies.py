@@ -3,8 +3,8 @@ import math
 import pytest
 
 from swarm.protocol.config import TrainConfig
+from swarm.protocol.episodes import FinishRequest, GrantRequest
 from swarm.protocol.errors import ConfigError, RequestError
-from swarm.protocol.messages import FinishRequest, GrantRequest
 from swarm.server.routes.bodies import parse_object, validate, validate_config
 
 
@@ -39,6 +39,11 @@ def test_a_misspelt_configuration_key_gets_the_nearest_one_as_hint():
     assert "'lr'" in caught.value.hint
 
 
-def test_a_policy_that_is_not_served_is_refused_with_the_choices():
-    with pytest.raises(ConfigError, match="choose one of 'C1', 'C2', 'C3'"):
-        validate_config(TrainConfig, {"batch": {"policy": "C5"}})
+def test_a_policy_that_does_not_exist_is_refused_with_the_choices():
+    with pytest.raises(ConfigError, match=r"batch.policy.*'C1', 'C2', 'C3', 'C4' or 'C5'"):
+        validate_config(TrainConfig, {"batch": {"policy": "C6"}})
+
+
+@pytest.mark.parametrize("policy", ["C4", "C5"])
+def test_policies_by_agreement_are_served(policy):
+    assert validate_config(TrainConfig, {"batch": {"policy": policy}}).batch.policy == policy

@@ -19,6 +19,7 @@ async def test_health_needs_no_token_and_tells_no_more_than_that(offline):
         ("POST", "/swarm/episodes/e/finish"), ("POST", "/swarm/episodes/e/abort"), ("GET", "/swarm/episodes/e"),
         ("GET", "/swarm/episodes/e/trace"), ("GET", "/swarm/pool"), ("GET", "/swarm/metrics"), ("GET", "/swarm/events"),
         ("GET", "/swarm/checkpoints"), ("POST", "/swarm/checkpoints"), ("POST", "/swarm/evals"), ("GET", "/metrics"),
+        ("GET", "/swarm/config/changes"), ("POST", "/swarm/controller"),
         ("GET", "/v1/models"), ("POST", "/v1/chat/completions"),
     ],
 )  # fmt: skip
@@ -36,12 +37,13 @@ async def test_every_other_route_answers_401_without_a_key_and_with_a_wrong_one(
 @pytest.mark.parametrize(
     ("method", "path"),
     [("PUT", "/swarm/config"), ("POST", "/swarm/engine/start"), ("POST", "/swarm/engine/stop"),
-     ("GET", "/swarm/events"), ("GET", "/swarm/checkpoints"), ("POST", "/swarm/checkpoints")],
+     ("GET", "/swarm/events"), ("GET", "/swarm/checkpoints"), ("POST", "/swarm/checkpoints"),
+     ("POST", "/swarm/controller")],
 )  # fmt: skip
 async def test_only_the_admin_token_operates_the_server(offline, method, path):
     for key in (offline.tokens.client, offline.tokens.eval):
         answer = await offline.ask(method, path, key)
-        assert answer.status_code == 401
+        assert answer.status_code == 403
         assert "admin" in answer.json()["error"]["hint"]
 
 
@@ -65,6 +67,53 @@ async def test_the_engine_starts_and_stops_and_a_configuration_then_is_a_conflic
     conflict = await offline.ask("PUT", "/swarm/config", admin, json={"engine": "toy", "seed": 5})
     assert conflict.status_code == 409
     assert (await offline.ask("POST", "/swarm/engine/stop", admin)).json()["state"] == "OFFLINE"
+
+
+async def test_a_dry_run_of_a_configuration_is_no_conflict(rig):
+    admin = rig.tokens.admin
+    body = (await rig.ask("GET", "/swarm/config", admin)).json() | {"seed": 5}
+    shown = await rig.ask("PUT", "/swarm/config?dry_run=true", admin, json=body)
+    assert shown.json() == [{"key": "seed", "old": 0, "new": 5, "effect": "run"}]
+    assert (await rig.ask("GET", "/swarm/config", admin)).json()["seed"] == 0
+    body = body | {"seed": 0, "stop_at_step": 5}
+    await rig.ask("PUT", "/swarm/config", admin, json=body, headers={"X-Swarm-Client": "a%2Fb"})
+    await rig.ask("PUT", "/swarm/config", admin, json=body | {"stop_at_step": 6})
+    changes = (await rig.ask("GET", "/swarm/config/changes", rig.tokens.eval)).json()
+    assert [c["who"] for c in changes] == ["a/b", "admin"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "who"),
+    [
+        ("ann", "ann"),
+        ("", "admin"),
+        ("%00evil", "admin"),
+        ("a%0Aevil", "admin"),
+        ("x" * 999, "x" * 128),
+    ],
+)
+async def test_who_asks_is_a_printable_name_of_bounded_length(rig, sent, who):
+    body = TrainConfig(engine="toy", batch={"tasks": 2, "repeat": 2}, stop_at_step=7)
+    await rig.ask(
+        "PUT",
+        "/swarm/config",
+        rig.tokens.admin,
+        content=body.model_dump_json(),
+        headers={"X-Swarm-Client": sent},
+    )
+    (change,) = (await rig.ask("GET", "/swarm/config/changes", rig.tokens.admin)).json()
+    assert change["who"] == who
+
+
+async def test_a_controller_lease_that_another_client_holds_is_a_conflict(rig):
+    admin = rig.tokens.admin
+    for name, status in (("ann", 200), ("bob", 409), ("ann", 200)):
+        answer = await rig.ask("POST", "/swarm/controller", admin, json={"client_id": name})
+        assert answer.status_code == status
+    refused = await rig.ask("POST", "/swarm/engine/stop", admin)
+    assert (refused.status_code, refused.json()["error"]["details"]) == (409, {"controller": "ann"})
+    stop = await rig.ask("POST", "/swarm/engine/stop", admin, headers={"X-Swarm-Client": "ann"})
+    assert stop.json()["controller"] == "ann"
 
 
 async def test_status_waits_for_a_step_no_longer_than_asked(rig):
@@ -131,7 +180,7 @@ async def test_an_unknown_episode_is_404(rig):
 async def test_the_eval_token_cannot_train(rig):
     body = {"client_id": "ev", "kind": "train", "task_id": "t"}
     refused = await rig.ask("POST", "/swarm/episodes", rig.tokens.eval, json=body)
-    assert refused.status_code == 401
+    assert refused.status_code == 403
     train = await rig.grant()
     for path in ("/finish", "/abort"):
         answer = await rig.ask(
@@ -140,8 +189,8 @@ async def test_the_eval_token_cannot_train(rig):
             rig.tokens.eval,
             json={"reward": 1},
         )
-        assert answer.status_code == 401
-    assert (await rig.ask("GET", "/swarm/pool", rig.tokens.eval)).status_code == 401
+        assert answer.status_code == 403
+    assert (await rig.ask("GET", "/swarm/pool", rig.tokens.eval)).status_code == 403
     assert (await rig.grant("eval", rig.tokens.eval, "ev"))["outcome"] == "granted"
 
 
@@ -153,9 +202,9 @@ async def test_a_client_cannot_touch_or_read_the_evaluators_episodes(rig):
     grant = await rig.grant("eval", rig.tokens.eval, "ev")
     path = f"/swarm/episodes/{grant['episode_id']}"
     for method, suffix in (("GET", ""), ("GET", "/trace"), ("POST", "/finish"), ("POST", "/abort")):
-        assert (await rig.ask(method, path + suffix, rig.tokens.client)).status_code == 401
+        assert (await rig.ask(method, path + suffix, rig.tokens.client)).status_code == 403
     again = await rig.ask("POST", "/swarm/clients", rig.tokens.client, json={"client_id": "ev"})
-    assert again.status_code == 401
+    assert again.status_code == 403
     finished = await rig.ask("POST", f"{path}/finish", rig.tokens.eval, json={"reward": 0.5})
     assert finished.json()["accepted"] is True
 
@@ -168,7 +217,7 @@ async def test_the_evaluator_reads_and_closes_a_round(rig):
     assert (await rig.ask("POST", "/swarm/evals", rig.tokens.eval, json=closing)).status_code == 200
     assert (
         await rig.ask("POST", "/swarm/evals", rig.tokens.client, json=closing)
-    ).status_code == 401
+    ).status_code == 403
 
 
 async def test_the_pool_metrics_and_gauges_are_read(rig):
@@ -177,7 +226,7 @@ async def test_the_pool_metrics_and_gauges_are_read(rig):
     assert (pool["tasks_target"], pool["repeat"], pool["episodes_open"]) == (2, 2, 1)
     assert (await rig.ask("GET", "/swarm/metrics?after_step=0", rig.tokens.client)).json() == []
     gauges = (await rig.ask("GET", "/metrics", rig.tokens.client)).text
-    assert "swarm_open_episodes 1\n" in gauges
+    assert 'swarm_open_episodes{kind="train"} 1.0\n' in gauges
     assert 'swarm_engine_state{state="ROLLING"} 1.0\n' in gauges
 
 
@@ -213,7 +262,7 @@ async def test_the_openapi_document_lists_every_route_with_a_title_and_a_known_s
     document = (await offline.ask("GET", "/openapi.json")).json()
     listed = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
     served = {
-        (method, route.path)
+        (method, route.path_format)
         for route in _flat(offline.app.routes)
         for method in (route.methods or ()) - {"HEAD"}
         if route.path != "/openapi.json"

@@ -4,6 +4,7 @@ import openai
 import orjson
 import pytest
 
+from swarm.server.service.inference import HELD_LIMIT
 from swarm.testing import retry_until
 
 CHAT = "/v1/chat/completions"
@@ -63,7 +64,30 @@ async def test_a_tampered_key_is_401_and_not_quoted(rig):
     answer = await rig.ask("POST", CHAT, tampered, json=body())
     assert answer.status_code == 401
     assert tampered not in answer.text
-    assert (await rig.ask("POST", CHAT, rig.tokens.admin, json=body())).status_code == 401
+
+
+async def test_a_token_that_has_no_power_here_is_403_and_the_hint_says_what_it_takes(rig):
+    grant = await rig.grant()
+    for token in (rig.tokens.admin, rig.tokens.client, rig.tokens.eval):
+        refused = await rig.ask("POST", CHAT, token, json=body())
+        assert refused.status_code == 403
+        error = refused.json()["error"]
+        assert (error["code"], error["type"]) == ("forbidden", "permission_error")
+        assert token not in refused.text
+    by_messages = await rig.ask("POST", "/v1/messages", rig.tokens.client, json=body())
+    assert by_messages.json()["error"]["type"] == "permission_error"
+    for path in ("/swarm/status", f"/swarm/episodes/{grant['episode_id']}/trace"):
+        answer = await rig.ask("GET", path, grant["api_key"])
+        assert answer.status_code == 403
+        assert answer.headers["x-should-retry"] == "false"
+    # The secret that signs keys opens nothing, and is nobody's token.
+    assert (await rig.ask("POST", CHAT, rig.tokens.signing, json=body())).status_code == 401
+
+
+async def test_a_key_in_x_api_key_counts_also_beside_an_empty_bearer(rig):
+    key = (await rig.grant())["api_key"]
+    headers = {"authorization": "Bearer ", "x-api-key": key}
+    assert (await rig.ask("POST", CHAT, headers=headers, json=body())).status_code == 200
 
 
 async def test_an_ended_episode_is_410_which_no_sdk_retries(rig):
@@ -82,10 +106,14 @@ async def test_an_ended_episode_is_410_which_no_sdk_retries(rig):
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_request_that_cannot_succeed_is_400_and_names_what_is_wrong(rig, stream):
     key = (await rig.grant())["api_key"]
-    unsupported = await rig.ask("POST", CHAT, key, json=body(top_p=0.5, stream=stream))
+    unsupported = await rig.ask("POST", CHAT, key, json=body(audio={"voice": "x"}, stream=stream))
     assert unsupported.status_code == 400
-    assert unsupported.json()["error"]["code"] == "unsupported_parameter"
-    assert "top_p" in unsupported.json()["error"]["message"]
+    error = unsupported.json()["error"]
+    assert (error["code"], error["param"]) == ("unsupported_parameter", "audio")
+    assert error["type"] == "invalid_request_error"
+    wrong = await rig.ask("POST", CHAT, key, json=body(top_p=1.5, stream=stream))
+    assert wrong.status_code == 400
+    assert "top_p" in wrong.json()["error"]["message"]
     too_long = await rig.ask("POST", CHAT, key, json=body("word " * 3000, stream=stream))
     assert too_long.status_code == 400
     assert too_long.json()["error"]["code"] == "context_length_exceeded"
@@ -110,9 +138,11 @@ async def test_logprobs_and_token_ids_have_one_entry_a_token(rig):
     assert bytes(entry["bytes"]).decode("utf-8", "replace") == entry["token"]
     assert len(entry["top_logprobs"]) == 1
     streamed = events((await rig.ask("POST", CHAT, key, json={**sent, "stream": True})).text)
-    last = streamed[-1]
-    assert len(last["choices"][0]["token_ids"]) == len(last["choices"][0]["logprobs"]["content"])
-    assert last["prompt_token_ids"] == whole["prompt_token_ids"]
+    pieces = [chunk["choices"][0] for chunk in streamed]
+    ids = [token for piece in pieces for token in piece.get("token_ids", [])]
+    tokens = [t for piece in pieces for t in (piece["logprobs"] or {}).get("content", [])]
+    assert len(ids) == len(tokens) > 0
+    assert streamed[-1]["prompt_token_ids"] == whole["prompt_token_ids"]
 
 
 async def test_a_stream_begins_with_the_role_and_ends_with_usage_only_when_asked_for(rig):
@@ -205,3 +235,30 @@ async def test_the_clients_disconnect_aborts_the_generation(live, stream):
     engine.hold.set()
     engine.hold = None
     assert (await live.ask("POST", CHAT, grant["api_key"], json=body())).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_bias_is_applied_told_and_kept_in_the_trace(rig, stream):
+    grant = await rig.grant()
+    bias = {str(token): -1.0 for token in range(300)}
+    sent = body(logit_bias=bias, stream=stream)
+    answer = await rig.ask("POST", CHAT, grant["api_key"], json=sent)
+    assert answer.status_code == 200
+    if stream:
+        assert events(answer.text)[-1]["swarm"]["applied"]["logit_bias"] == bias
+    else:
+        assert orjson.loads(answer.headers["x-swarm-applied"])["logit_bias"] == "300 tokens"
+    trace = await rig.ask("GET", f"/swarm/episodes/{grant['episode_id']}/trace", rig.tokens.client)
+    assert trace.json()["calls"][0]["applied"]["logit_bias"] == bias
+
+
+async def test_a_full_queue_is_429_and_counts_as_no_call(rig):
+    grant = await rig.grant()
+    episode = rig.service.episode_for_key(grant["api_key"])
+    rig.service._inference._generation.held = HELD_LIMIT
+    answer = await rig.ask("POST", CHAT, grant["api_key"], json=body())
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+    assert answer.json()["error"]["type"] == "rate_limit_error"
+    rig.service._inference._generation.held = 0
+    assert (episode.begun_calls, episode.pending) == (0, set())
+    assert (await rig.ask("POST", CHAT, grant["api_key"], json=body())).status_code == 200

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from swarm.protocol.config import TrainConfig
-from swarm.server.serve import SetupError, is_loopback, listening, locked
+from swarm.server.exposure import SetupError
+from swarm.server.serve import listening, locked
 
 SWARM = [sys.executable, "-c", "from swarm.cli import main; main()"]
 
@@ -42,7 +43,8 @@ def spawn(tmp_path):
             str(ready),
             *args,
         ]
-        process = subprocess.Popen(argv, stderr=log)
+        environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "xdg")}
+        process = subprocess.Popen(argv, stderr=log, env=environ)
         processes.append((process, log))
         end = time.monotonic() + 40
         while not ready.exists():
@@ -171,20 +173,6 @@ def test_port_zero_binds_any_port_and_a_strange_host_is_refused():
         pass
 
 
-@pytest.mark.parametrize(
-    ("host", "inside"),
-    [
-        ("127.0.0.1", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("10.0.0.1", False),
-    ],
-)
-def test_loopback_is_told_from_the_rest(host, inside):
-    assert is_loopback(host) is inside
-
-
 def test_help_lists_the_commands_without_importing_the_server():
     code = (
         "import sys\nfrom swarm.cli import main\n"
@@ -203,3 +191,33 @@ def test_an_unknown_command_is_wrong_usage():
     answer = command("frobnicate")
     assert answer.returncode == 2
     assert "frobnicate" in answer.stderr
+
+
+@pytest.mark.timeout(90)
+def test_a_restart_with_the_first_file_keeps_later_changes_and_another_file_counts(spawn, tmp_path):
+    def config_of(ready):
+        admin = json.loads((Path(ready["state_dir"]) / "tokens.json").read_text())["admin"]
+        until_rolling(ready["url"], admin)
+        return admin, ask(f"{ready['url']}/swarm/config", admin)
+
+    first, other = tmp_path / "first.json", tmp_path / "other.json"
+    first.write_text(TrainConfig(engine="toy").model_dump_json())
+    other.write_text(TrainConfig(engine="toy", stop_at_step=7).model_dump_json())
+    process, ready = spawn("--config", str(first), "--start")
+    admin, config = config_of(ready)
+    body = json.dumps(config | {"stop_at_step": 99}).encode()
+    put = urllib.request.Request(
+        f"{ready['url']}/swarm/config",
+        data=body,
+        method="PUT",
+        headers={"Authorization": f"Bearer {admin}"},
+    )
+    with urllib.request.urlopen(put, timeout=20) as answer:
+        assert [c["key"] for c in json.load(answer)] == ["stop_at_step"]
+    for file, stop in ((first, 99), (other, 7)):
+        process.kill()
+        process.wait()
+        process, ready = spawn("--config", str(file), "--resume")
+        assert config_of(ready)[1]["stop_at_step"] == stop
+        who = [c["who"] for c in ask(f"{ready['url']}/swarm/config/changes", admin)]
+    assert who == ["admin", "serve"]

@@ -1,6 +1,7 @@
 import pytest
 
 from swarm.protocol.config import (
+    AsyncConfig,
     BatchConfig,
     CheckpointConfig,
     EpisodeLimits,
@@ -17,6 +18,7 @@ def make_config():
         "checkpoint": CheckpointConfig,
         "episode": EpisodeLimits,
         "eval_gate": EvalGate,
+        "asynchronous": AsyncConfig,
     }
 
     def make(**values) -> TrainConfig:
@@ -26,5 +28,13 @@ def make_config():
             own = {key: values.pop(key) for key in list(values) if key in section.model_fields}
             body[name] = section(**own)
         return TrainConfig(**body, **values)
+
+    return make
+
+
+@pytest.fixture
+def asynchronous(make_config):
+    def make(**values):
+        return make_config(**({"enabled": True, "stop_at_step": 4} | values))
 
     return make

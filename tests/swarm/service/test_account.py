@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
+from swarm.protocol.episodes import AbortRequest, FinishRequest
 from swarm.protocol.errors import EpisodeGone
-from swarm.protocol.messages import AbortRequest, FinishRequest
 from swarm.protocol.states import EngineState, EpisodeKind
 from swarm.server.service.inference import ChatCall
 from swarm.testing import ToyFleet, retry_until, settle
-from swarm.testing.server_fixture import ask, play, play_step, take, toy_service
+from swarm.testing.server_fixture import ask, play, play_step, reply_to, take, toy_service
 
 S = EngineState
 
@@ -69,7 +69,9 @@ async def test_a_call_that_outlived_its_episode_is_counted_as_an_aborted_call(
     async with toy_service(tmp_path, config, fleet=fleet) as service:
         grant = await take(service, "a")
         episode = service.episode_for_key(grant.api_key)
-        stream = service.chat_stream(episode, ChatCall(messages=[{"role": "user", "content": "x"}]))
+        stream = service.answer_stream(
+            episode, ChatCall(messages=[{"role": "user", "content": "x"}])
+        )
         await anext(stream)
         await service.abort(grant.episode_id, AbortRequest())
         with pytest.raises(EpisodeGone):
@@ -92,7 +94,7 @@ async def test_tool_call_ids_of_two_conversations_in_one_episode_differ(tmp_path
         ids = []
         for text in ("Plan.", "Check."):
             call = ChatCall(messages=[{"role": "user", "content": text}], tools=[tool])
-            ids.append((await service.chat(episode, call)).message["tool_calls"][0]["id"])
+            ids.append((await reply_to(service, episode, call)).message["tool_calls"][0]["id"])
         assert len(set(ids)) == 2
 
 

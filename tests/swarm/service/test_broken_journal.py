@@ -1,10 +1,13 @@
 """A journal that cannot be written (disk full, read-only) takes the server OFFLINE and says why; nothing hangs."""
 
+import contextlib
+
 import pytest
 
+from swarm.protocol.clients import ControllerRequest
+from swarm.protocol.episodes import AbortRequest, FinishRequest
 from swarm.protocol.errors import EpisodeGone, JournalFailed
-from swarm.protocol.messages import FinishRequest
-from swarm.protocol.states import EngineState, EpisodeKind
+from swarm.protocol.states import EngineState, EpisodeKind, GrantOutcome
 from swarm.testing import ToyFleet, retry_until
 from swarm.testing.server_fixture import ask, take, toy_service
 
@@ -71,3 +74,63 @@ async def test_a_closing_server_with_a_broken_journal_still_ends_its_engine(tmp_
         await take(service, "a")
         read_only(service, on=True)
     assert fleet.latest.closed
+
+
+async def test_a_lost_episode_whose_event_cannot_be_recorded_still_frees_its_seat(
+    tmp_path, make_config
+):
+    async with toy_service(tmp_path, make_config(tasks=1, repeat=2)) as service:
+        lost = await take(service, "a")
+        journal = service._core.journal
+        record = journal.event
+
+        def refuse(_kind, _data):
+            raise JournalFailed("the journal is full")
+
+        journal.event = refuse
+        await service.abort(lost.episode_id, AbortRequest())
+        journal.event = record
+        assert (service.pool().episodes_open, service.pool().wanted[0].missing) == (0, 2)
+        assert (await take(service, "a")).repeat_index == lost.repeat_index
+
+
+async def test_a_start_that_cannot_be_recorded_does_not_leave_the_server_half_booted(
+    tmp_path, make_config
+):
+    async with toy_service(tmp_path, fleet=ToyFleet()) as service:
+        await service.configure(make_config())
+        read_only(service, on=True)
+        with contextlib.suppress(JournalFailed):
+            await service.start()
+        read_only(service, on=False)
+        assert (await service.start()).state is S.ROLLING
+        assert (await take(service, "a")).outcome is GrantOutcome.GRANTED
+
+
+async def test_an_engine_that_dies_while_nothing_can_be_recorded_is_replaced(tmp_path, make_config):
+    fleet = ToyFleet()
+    async with toy_service(tmp_path, make_config(), fleet=fleet) as service:
+        dead = fleet.latest
+        read_only(service, on=True)
+        dead.kill("it was killed")
+        await retry_until(lambda: fleet.latest is not dead and service.status().state is S.ROLLING)
+        read_only(service, on=False)
+        assert (await take(service, "a")).outcome is GrantOutcome.GRANTED
+
+
+async def test_an_eval_grant_that_cannot_be_recorded_gives_its_number_back(tmp_path, make_config):
+    async with toy_service(tmp_path, make_config()) as service:
+        read_only(service, on=True)
+        with pytest.raises(JournalFailed):
+            await take(service, "held-out", kind=EpisodeKind.EVAL)
+        read_only(service, on=False)
+        grant = await take(service, "held-out", kind=EpisodeKind.EVAL)
+        assert grant.repeat_index == 0
+
+
+async def test_a_controller_whose_lease_cannot_be_told_of_holds_it_all_the_same(tmp_path):
+    async with toy_service(tmp_path) as service:
+        read_only(service, on=True)
+        assert service.controller(ControllerRequest(client_id="me")).lease_s > 0
+        assert service.status().controller == "me"
+        read_only(service, on=False)

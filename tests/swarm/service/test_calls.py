@@ -3,12 +3,12 @@ import time
 
 import pytest
 
+from swarm.protocol.episodes import AbortRequest, FinishRequest
 from swarm.protocol.errors import ContextLengthExceeded, EngineFailed, EpisodeGone, QueueFull
-from swarm.protocol.messages import AbortRequest, FinishRequest
 from swarm.protocol.states import EngineState, EpisodeKind
 from swarm.server.service.inference import HELD_LIMIT, ChatCall
 from swarm.testing import ToyFleet, retry_until, settle
-from swarm.testing.server_fixture import BASE_URL, ask, take, toy_service
+from swarm.testing.server_fixture import BASE_URL, ask, reply_to, take, toy_service
 
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 
@@ -29,14 +29,16 @@ async def test_a_reply_says_what_was_sampled_and_what_was_applied(tmp_path, make
     fleet = ToyFleet(lambda _request: "12")
     async with toy_service(tmp_path, make_config(), fleet=fleet) as service:
         episode = await opened(service)
-        reply = await service.chat(episode, call(max_tokens=5000, logprobs=True, top_logprobs=1))
+        reply = await reply_to(
+            service, episode, call(max_tokens=5000, logprobs=True, top_logprobs=1)
+        )
         assert reply.message == {"role": "assistant", "content": "12"}
         assert (reply.finish_reason, reply.completion_tokens) == ("stop", 3)
         assert reply.applied == {"temperature": 1.0, "max_tokens": 256}
         assert b"".join(reply.token_texts) == b"12<|im_end|>"
         assert len(reply.logprobs) == len(reply.top) == 3
         assert reply.prompt_tokens == len(reply.prompt_ids)
-        short = await service.chat(episode, call(max_tokens=1, temperature=0.5))
+        short = await reply_to(service, episode, call(max_tokens=1, temperature=0.5))
         assert (short.message["content"], short.finish_reason) == ("1", "length")
         assert short.applied == {"temperature": 0.5, "max_tokens": 1}
         record = service.trace(episode.episode_id, calls=True).calls[1]
@@ -47,9 +49,9 @@ async def test_stop_strings_are_not_part_of_the_text_but_all_ids_are_kept(tmp_pa
     fleet = ToyFleet(lambda _request: "12;34")
     async with toy_service(tmp_path, make_config(), fleet=fleet) as service:
         episode = await opened(service)
-        reply = await service.chat(episode, call(stop=[";"]))
+        reply = await reply_to(service, episode, call(stop=[";"]))
         assert reply.message["content"] == "12"
-        deltas = await collect(service.chat_stream(episode, call(stop=[";3", ";x"])))
+        deltas = await collect(service.answer_stream(episode, call(stop=[";3", ";x"])))
         assert "".join(delta.text for delta in deltas) == "12"
         assert deltas[-1].final.token_ids == reply.token_ids
 
@@ -58,13 +60,13 @@ async def test_tool_calls_come_only_when_tools_are_declared_and_wanted(tmp_path,
     fleet = ToyFleet(lambda _request: "<tool_call>1+2</tool_call>")
     async with toy_service(tmp_path, make_config(), fleet=fleet) as service:
         episode = await opened(service)
-        reply = await service.chat(episode, call(tools=[TOOL]))
+        reply = await reply_to(service, episode, call(tools=[TOOL]))
         (tool_call,) = reply.message["tool_calls"]
         assert (reply.finish_reason, reply.message["content"]) == ("tool_calls", None)
         assert tool_call["function"] == {"name": "add", "arguments": '{"expression":"1+2"}'}
-        plain = await service.chat(episode, call(tools=[TOOL], tool_choice="none"))
+        plain = await reply_to(service, episode, call(tools=[TOOL], tool_choice="none"))
         assert plain.message["content"] == "<tool_call>1+2</tool_call>"
-        deltas = await collect(service.chat_stream(episode, call(tools=[TOOL])))
+        deltas = await collect(service.answer_stream(episode, call(tools=[TOOL])))
         assert [d.tool_calls[0]["function"]["name"] for d in deltas if d.tool_calls] == ["add"]
         assert "".join(d.text for d in deltas) == ""
 
@@ -74,7 +76,7 @@ async def test_a_stream_adds_up_to_the_reply_and_is_committed_before_its_end(tmp
     async with toy_service(tmp_path, make_config(), fleet=fleet) as service:
         episode = await opened(service)
         texts = []
-        async for delta in service.chat_stream(episode, call()):
+        async for delta in service.answer_stream(episode, call()):
             texts.append(delta.text)
             if delta.final is not None:
                 assert service.trace(episode.episode_id, calls=False).call_count == 1
@@ -89,15 +91,15 @@ async def test_a_stream_that_is_left_early_is_recorded_as_aborted_and_never_trai
     config = make_config(tasks=1, repeat=2, stop_at_step=1)
     async with toy_service(tmp_path, config, fleet=fleet) as service:
         episode = await opened(service)
-        stream = service.chat_stream(episode, call())
+        stream = service.answer_stream(episode, call())
         await anext(stream)
         await stream.aclose()
         assert fleet.latest.generating == 0
         (record,) = service.trace(episode.episode_id, calls=True).calls
         assert (record.finish_reason, len(record.sampled_ids)) == ("abort", 1)
-        await service.chat(episode, call())
+        await reply_to(service, episode, call())
         other = await opened(service)
-        await service.chat(other, call())
+        await reply_to(service, other, call())
         await service.finish(episode.episode_id, FinishRequest(reward=1.0))
         await service.finish(other.episode_id, FinishRequest(reward=0.0))
         await retry_until(lambda: service.status().step == 1)
@@ -110,7 +112,7 @@ async def test_a_stream_goes_on_after_the_engine_died_without_repeating_itself(
     fleet = ToyFleet(lambda _request: "123456")
     async with toy_service(tmp_path, make_config(), fleet=fleet) as service:
         episode = await opened(service)
-        stream = service.chat_stream(episode, call())
+        stream = service.answer_stream(episode, call())
         first = await anext(stream)
         fleet.latest.kill()
         rest = await asyncio.wait_for(collect(stream), 5)
@@ -124,7 +126,7 @@ async def test_a_cancelled_call_leaves_nothing_in_the_engine(tmp_path, make_conf
     async with toy_service(tmp_path, make_config(), fleet=fleet) as service:
         episode = await opened(service)
         fleet.latest.hold = asyncio.Event()
-        running = asyncio.create_task(service.chat(episode, call()))
+        running = asyncio.create_task(reply_to(service, episode, call()))
         await settle()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -136,7 +138,7 @@ async def test_an_abort_ends_the_pending_call_with_episode_gone(tmp_path, make_c
     async with toy_service(tmp_path, make_config(), fleet=fleet) as service:
         episode = await opened(service)
         fleet.latest.hold = asyncio.Event()
-        running = asyncio.create_task(service.chat(episode, call()))
+        running = asyncio.create_task(reply_to(service, episode, call()))
         await settle()
         await service.abort(episode.episode_id, AbortRequest(reason="enough"))
         with pytest.raises(EpisodeGone, match="enough"):
@@ -147,18 +149,18 @@ async def test_a_prompt_longer_than_the_context_is_refused(tmp_path, make_config
     config = make_config(model={"max_model_len": 24})
     async with toy_service(tmp_path, config) as service:
         episode = await opened(service)
-        reply = await service.chat(episode, call("1"))
+        reply = await reply_to(service, episode, call("1"))
         assert reply.applied["max_tokens"] == 24 - reply.prompt_tokens
         with pytest.raises(ContextLengthExceeded, match="takes 24"):
-            await service.chat(episode, call("1" * 30))
+            await reply_to(service, episode, call("1" * 30))
 
 
 async def test_megabytes_of_text_are_refused_before_they_are_encoded(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         episode = await opened(service)
         with pytest.raises(ContextLengthExceeded, match="at least"):
-            await service.chat(episode, call("12+3 " * 400_000))
-        assert (await service.chat(episode, call("1"))).token_ids
+            await reply_to(service, episode, call("12+3 " * 400_000))
+        assert (await reply_to(service, episode, call("1"))).token_ids
 
 
 async def test_concurrent_calls_with_the_same_prompt_differ_and_do_not_depend_on_timing(
@@ -168,7 +170,7 @@ async def test_concurrent_calls_with_the_same_prompt_differ_and_do_not_depend_on
     for name in ("one", "two"):
         async with toy_service(tmp_path / name, make_config()) as service:
             episode = await opened(service)
-            replies = await asyncio.gather(*(service.chat(episode, call()) for _ in range(3)))
+            replies = await asyncio.gather(*(reply_to(service, episode, call()) for _ in range(3)))
             tokens.append([reply.token_ids for reply in replies])
     assert tokens[0] == tokens[1]
     assert len({tuple(ids) for ids in tokens[0]}) == 3
@@ -187,10 +189,10 @@ async def test_too_many_held_calls_are_told_to_come_back(tmp_path, make_config):
             await service.finish(member.episode_id, FinishRequest(reward=reward))
         await retry_until(lambda: service.status().state is EngineState.WEIGHT_SYNCING)
         one = call(max_tokens=1)
-        held = [asyncio.create_task(service.chat(episode, one)) for _ in range(HELD_LIMIT)]
+        held = [asyncio.create_task(reply_to(service, episode, one)) for _ in range(HELD_LIMIT)]
         await settle()
         with pytest.raises(QueueFull):
-            await service.chat(episode, one)
+            await reply_to(service, episode, one)
         for task in held[1:]:
             task.cancel()
         fleet.latest.train_gate.set()
@@ -232,7 +234,7 @@ async def test_calls_fail_only_after_the_engine_died_under_each_attempt(tmp_path
 
 
 async def ask_once(service, episode):
-    return await service.chat(episode, call())
+    return await reply_to(service, episode, call())
 
 
 async def test_two_episodes_never_see_each_others_calls(tmp_path, make_config):

@@ -2,6 +2,8 @@ import asyncio
 
 import pytest
 
+from swarm.protocol.clients import ClientRegistration
+from swarm.protocol.episodes import AbortRequest, FinishRequest, GrantRequest
 from swarm.protocol.errors import (
     AuthError,
     EpisodeGone,
@@ -9,7 +11,6 @@ from swarm.protocol.errors import (
     RequestError,
     RewardError,
 )
-from swarm.protocol.messages import AbortRequest, ClientRegistration, FinishRequest, GrantRequest
 from swarm.protocol.states import EngineState, EpisodeKind, EpisodeState, GrantOutcome
 from swarm.testing import ManualClock, ToyFleet, retry_until, settle
 from swarm.testing.server_fixture import ask, play, play_step, take, toy_service
@@ -212,7 +213,7 @@ async def test_an_episode_makes_at_most_max_calls(tmp_path, make_config):
     async with toy_service(tmp_path, make_config(max_calls=2)) as service:
         grant = await take(service, "a")
         await ask(service, grant, 2)
-        with pytest.raises(RequestError, match="made its 2 calls"):
+        with pytest.raises(RequestError, match="2 of its 2 calls"):
             await ask(service, grant)
 
 

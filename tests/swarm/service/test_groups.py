@@ -1,8 +1,10 @@
+import asyncio
+
 import pytest
 
-from swarm.protocol.messages import AbortRequest, FinishRequest
+from swarm.protocol.episodes import AbortRequest, FinishRequest
 from swarm.protocol.states import EngineState, EpisodeState, GrantOutcome
-from swarm.testing import retry_until
+from swarm.testing import ToyFleet, retry_until
 from swarm.testing.server_fixture import ask, play, take, toy_service
 
 
@@ -55,6 +57,50 @@ async def test_partial_trains_on_at_least_two_members_and_counts_the_missing(tmp
         metrics = service.metrics(0)[0]
         assert (metrics.groups, metrics.episodes, metrics.updated) == (1, 2, True)
         assert metrics.episodes_dropped == {"episode_aborted": 1}
+
+
+async def test_partial_still_knows_its_lost_seats_after_a_restart(tmp_path, make_config):
+    config = make_config(group_rule="partial", tasks=1, stop_at_step=1)
+    async with toy_service(tmp_path, config, fleet=ToyFleet()) as service:
+        grants = [await take(service, "a") for _ in range(3)]
+        await finish(service, grants[0], 1.0)
+        await service.abort(grants[1].episode_id, AbortRequest())
+    async with toy_service(tmp_path, fleet=ToyFleet(), resume=True) as service:
+        assert [(w.task_id, w.missing) for w in service.pool().wanted] == [("a", 1)]
+        await finish(service, await take(service, "a"), 0.0)
+        await retry_until(lambda: service.status().step == 1)
+        metrics = service.metrics(0)[0]
+        assert (metrics.groups, metrics.episodes, metrics.members_missing) == (1, 2, 1)
+
+
+async def test_a_restart_forgets_no_group_that_was_tried(tmp_path, make_config):
+    config = make_config(group_rule="resample", tasks=1, repeat=2, max_groups_factor=3)
+    async with toy_service(tmp_path, config, fleet=ToyFleet()) as service:
+        for _ in range(2):
+            grant = await take(service, "a")
+            await service.abort(grant.episode_id, AbortRequest())
+    async with toy_service(tmp_path, fleet=ToyFleet(), resume=True) as service:
+        assert service.pool().groups_to_open == 1
+        grant = await take(service, "a")
+        assert grant.group_id == "s0.g2"
+        await service.abort(grant.episode_id, AbortRequest())
+        await retry_until(lambda: service.status().step == 1)
+
+
+async def test_oversampling_holds_a_burst_back_and_serves_it_step_by_step(tmp_path, make_config):
+    config = make_config(tasks=2, repeat=1, oversample=1.5, stop_at_step=100, drain_deadline_s=0.0)
+    async with toy_service(tmp_path, config) as service:
+        burst = {asyncio.create_task(take(service, f"t{i}", wait_s=60)) for i in range(30)}
+        while burst:
+            done, burst = await asyncio.wait(burst, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+            assert done
+            pool = service.pool()
+            assert pool.groups_open + pool.groups_complete <= 3
+            for task in done:
+                grant = task.result()
+                assert grant.outcome is GrantOutcome.GRANTED
+                await service.finish(grant.episode_id, FinishRequest(reward=1.0))
+        assert service.status().step >= 9
 
 
 async def test_partial_replaces_a_group_that_cannot_keep_two_members(tmp_path, make_config):

@@ -3,8 +3,9 @@ import shutil
 
 import pytest
 
+from swarm.protocol.episodes import AbortRequest, FinishRequest
 from swarm.protocol.errors import EngineFailed, EpisodeGone
-from swarm.protocol.messages import AbortRequest, EvalRoundClose, FinishRequest
+from swarm.protocol.messages import EvalRoundClose
 from swarm.protocol.states import EngineState, GrantOutcome
 from swarm.testing import ToyFleet, retry_until, settle
 from swarm.testing.server_fixture import ask, play, play_step, take, toy_service

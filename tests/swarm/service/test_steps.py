@@ -1,6 +1,6 @@
 import pytest
 
-from swarm.protocol.messages import FinishRequest
+from swarm.protocol.episodes import FinishRequest
 from swarm.protocol.states import EngineState, GrantOutcome
 from swarm.testing import ToyFleet, retry_until
 from swarm.testing.server_fixture import ask, play, play_step, take, toy_service

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.client import AsyncSwarmClient, Task, run_eval_async
-from swarm.protocol.messages import CallRecord, EpisodeTrace
+from swarm.protocol.records import CallRecord, EpisodeTrace
 from swarm.server.ports import GenerateRequest
 from swarm.tasks import calculator as game
 from swarm.testing.live_server import live_server

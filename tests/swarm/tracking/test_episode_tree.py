@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from swarm.protocol.errors import RequestError
-from swarm.protocol.messages import CallRecord
+from swarm.protocol.records import CallRecord
 from swarm.server.model_files import resolve_model
 from swarm.server.tracking.account import sampled_tokens
 from swarm.server.tracking.episode_tree import EpisodeTree, PreparedPrompt
@@ -289,4 +289,4 @@ def test_any_branching_conversation_extends_what_was_sampled_and_reads_like_the_
     for rows in (by_token, by_text):
         spans = [span for row in rows for span in row.spans]
         assert sum(span.end - span.start for span in spans) == sampled_tokens(tree.calls)
-    assert len(by_text) == len(by_token)
+    assert len(by_text) <= len(by_token)  # an answer that was cut is also a token prefix of its twin

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.protocol.messages import CallRecord
+from swarm.protocol.records import CallRecord
 from swarm.protocol.states import FateReason, TokenFate
 from swarm.server.ports import Span
 from swarm.server.tracking.account import (

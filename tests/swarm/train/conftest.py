@@ -31,13 +31,14 @@ def model():
 
 @pytest.fixture
 def updater(model):
-    def build(*, token_budget=8192, lr=1e-3, grad_clip=1.0, **algorithm) -> Updater:
+    def build(*, token_budget=8192, lr=1e-3, grad_clip=1.0, reference=None, **algorithm) -> Updater:
         optimizer = make_optimizer(model, OptimizerConfig(lr=lr))
         return Updater(
             model,
             optimizer,
             AlgorithmConfig(**algorithm),
             grad_clip=grad_clip,
+            reference=reference,
             token_budget=token_budget,
         )
 

@@ -53,3 +53,21 @@ def test_a_row_whose_spans_do_not_fit_is_refused(spans, logprobs, named):
 
 def test_trained_tokens_counts_the_spans():
     assert trained_tokens(row(spans=[Span(1, 3, 1.0), Span(4, 6, 1.0)])) == 4
+
+
+def test_values_a_token_replace_the_rows_advantage_and_multiply_its_weight():
+    told = row("a", 5, [Span(1, 3, 1.0)], [-1.0, -2.0])
+    told.advantages, told.weights = [2.0, -3.0], [1.0, 0.0]
+    plain = row("b", 5, [Span(1, 3, 1.0)], [-1.0, -2.0])
+    packed = pack([told, plain])
+    assert packed.advantage_N.tolist() == [2.0, -3.0, 0.5, 0.5]
+    assert packed.weight_N.tolist() == pytest.approx([0.1, 0.0, 0.1, 0.1])
+    assert (packed.keys, packed.counts) == (["a", "b"], [2, 2])
+
+
+@pytest.mark.parametrize("name", ["advantages", "weights"])
+def test_values_for_other_than_every_trained_token_are_refused(name):
+    bad = row(spans=[Span(1, 3, 1.0)], logprobs=[-1.0, -2.0])
+    setattr(bad, name, [1.0])
+    with pytest.raises(ValueError, match=f"1 {name} for 2"):
+        pack([bad])

@@ -1,0 +1,63 @@
+"""The report: ``docs/conformance.md``, written anew by each whole run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+
+from conformance.outcome import Outcome, Verdict
+
+PATH = Path("docs/conformance.md")
+INTRODUCTION = """\
+# Conformance
+
+What others' software finds when it meets the endpoint. `make conformance` writes this page: it installs each package from
+PyPI or npm into `.conformance/`, runs it against a real server with a scripted model, and prints a line a check. Nothing
+is vendored, nothing of a package is patched; an agent is told no more than a base URL and a key.
+
+- **SDKs**: the official clients in strict response mode, so that a missing field or an unknown event is an error.
+- **Frameworks**: each runs the same task twice: two tool calls at once, one that needs both results, an answer; the second
+  time the model also speaks beside its calls. What the server captured must be *the same tree* for all of them: three calls,
+  each continuing the one before it by its own token ids, with the same texts, tool calls and finish reasons.
+- **Exec and coding CLIs**: a group of two episodes with different rewards; every captured call must have trained.
+- **Fuzzing**: schemathesis on the OpenAPI document; no answer may be a 5xx.
+"""
+LIMITS = """\
+## Known limits
+
+- The openai SDK's strict mode refuses the stream of `/v1/completions`, OpenAI's own as well: its type wants a finish reason in
+  every chunk, and the protocol says null until the last. That stream is checked without strict mode.
+- A framework that changes what the model said before it sends it back makes a new path of the episode's tree. Every token still
+  trains once, on more rows. The lines marked *differs* say which frameworks do that, and how.
+- Tools that OpenAI itself runs (web search, file search, code interpreter) are left out of a Responses request and listed in
+  the trace as unknown; the coding CLI above sends one in every request.
+- Long-polling requests (`wait_s`) outlast the fuzzer's patience; that is not counted as a finding.
+- The model is scripted: these checks say nothing about sampling, which has its own tests.
+"""
+
+
+def write_report(outcomes: list[Outcome]) -> None:
+    """Write it: a table for each group, in the order of the checks."""
+    counts = Counter(outcome.verdict for outcome in outcomes)
+    told = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
+    parts = [INTRODUCTION, f"Last run: {told}.\n"]
+    for group, members in groupby(outcomes, lambda outcome: outcome.group):
+        rows = [
+            f"| {_cell(o.name)} | {o.verdict.value} | {_cell(o.what)} | {_cell(o.note)} |"
+            for o in members
+        ]
+        head = ["| check | verdict | with | note |", "|---|---|---|---|"]
+        parts.append("\n".join([f"## {group[0].upper()}{group[1:]}", "", *head, *rows, ""]))
+    PATH.write_text("\n".join([*parts, LIMITS]), encoding="utf-8")
+
+
+def failures(outcomes: list[Outcome]) -> int:
+    """Return how many checks failed."""
+    return sum(outcome.verdict is Verdict.FAILED for outcome in outcomes)
+
+
+def _cell(text: str) -> str:
+    """The text as a table can hold it: one line, no bars, no paths of this machine."""
+    one_line = " ".join(text.replace(str(Path.cwd()), ".").split())
+    return one_line.replace("|", "/").replace("<", "&lt;")[:300]

@@ -1,0 +1,1 @@
+"""What the dialects share: reading JSON fields, sampling values, tools, headers. No dialect's own words."""
