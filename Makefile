@@ -56,5 +56,5 @@ constraints: ## resolve all requirements afresh and rewrite constraints.txt
 	@bash scripts/constraints.sh
 
 clean: ## remove .venv and caches; campaigns in .a3r/ and reports/ stay
-	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf "$(VENV)" .conformance build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,15 +168,8 @@ def grant_requests(token: str, count: int, kind: str = "train") -> list[bytes]:
 
 async def granted(server: Server, token: str, count: int, kind: str = "train") -> list[Any]:
     """Take ``count`` episodes."""
-    grants: list[Any] = []
-
-    async def one(request: bytes) -> None:
-        load = await drive(server.port, 1, shared([request]))
-        grants.append(orjson.loads(load.last))
-
-    for request in grant_requests(token, count, kind):
-        await one(request)
-    return grants
+    load = await drive(server.port, 1, shared(grant_requests(token, count, kind)))
+    return [orjson.loads(body) for body in load.bodies]
 
 
 def finishes(token: str, grants: list[Any]) -> list[bytes]:
@@ -306,27 +299,22 @@ def client_cost(ours: Server, token: str, calls: int) -> dict[str, Any]:
         {"role": "user", "content": "Compute 1 + 2."},
     ]
     found: dict[str, Any] = {}
-    with SwarmClient(f"http://127.0.0.1:{ours.port}", token) as client:
-        with client.episode("cost", task_set="bench") as episode:
-
-            def light() -> None:
-                episode.chat(messages, temperature=1.0, max_tokens=32)
-
-            sdk = episode.openai()
-
-            def openai() -> None:
-                sdk.chat.completions.create(
-                    model="swarm", messages=messages, temperature=1.0, max_tokens=32
-                )
-
-            for name, call in (("light_client", light), ("openai_client", openai)):
-                for _ in range(10):
-                    call()
-                began = time.process_time()
-                for _ in range(calls):
-                    call()
-                found[f"{name}_ms"] = round((time.process_time() - began) / calls * 1e3, 3)
-            episode.finish(1.0)
+    said = {"temperature": 1.0, "max_tokens": 32}
+    client = SwarmClient(f"http://127.0.0.1:{ours.port}", token)
+    with client, client.episode("cost", task_set="bench") as episode:
+        create = episode.openai().chat.completions.create
+        ways: dict[str, Callable[[], Any]] = {
+            "light_client": lambda: episode.chat(messages, **said),
+            "openai_client": lambda: create(model="swarm", messages=messages, **said),
+        }
+        for name, call in ways.items():
+            for _ in range(10):
+                call()
+            began = time.process_time()
+            for _ in range(calls):
+                call()
+            found[f"{name}_ms"] = round((time.process_time() - began) / calls * 1e3, 3)
+        episode.finish(1.0)
     found["openai_over_light"] = round(found["openai_client_ms"] / found["light_client_ms"], 2)
     return found
 
@@ -345,7 +333,7 @@ async def same_bytes(ours: Server, token: str) -> tuple[bytes, bytes]:
     grants = await granted(ours, token, 2)
     whole = await drive(ours.port, 1, shared(chats(grants[:1])))
     streamed = await drive(ours.port, 1, shared(chats(grants[1:], stream=True)))
-    return whole.last, unchunked(streamed.last)
+    return whole.bodies[-1], unchunked(streamed.bodies[-1])
 
 
 def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:

@@ -35,8 +35,8 @@ class Load:
     wall_s: float = 0.0
     seconds: list[float] = field(default_factory=list[float])
     """Of each request, from its sending to its last byte."""
-    last: bytes = b""
-    """The body answered last, framing of chunks included."""
+    bodies: list[bytes] = field(default_factory=list[bytes])
+    """As answered, framing of chunks included."""
 
     def quantile(self, share: float) -> float:
         """Seconds that ``share`` of the requests did not take longer than."""
@@ -61,7 +61,6 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        self._next()
 
     def data_received(self, data: bytes) -> None:
         self._buffer = self._buffer + data if self._buffer else data
@@ -73,7 +72,8 @@ class _Connection(asyncio.Protocol):
             self.done.set_exception(RuntimeError(self._buffer[:2000].decode(errors="replace")))
             self._transport.close()
             return
-        self._load.last, self._buffer = self._buffer[head + 4 :], b""
+        self._load.bodies.append(self._buffer[head + 4 :])
+        self._buffer = b""
         self._next()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -87,6 +87,10 @@ class _Connection(asyncio.Protocol):
             return self._buffer.endswith(b"\r\n0\r\n\r\n")
         length = int(headers[at + 15 : (headers + b"\r\n").index(b"\r\n", at)])
         return len(self._buffer) >= head + 4 + length
+
+    def begin(self) -> None:
+        """Send the first request."""
+        self._next()
 
     def _next(self) -> None:
         request = self._source(self._number)
@@ -106,11 +110,14 @@ async def drive(port: int, connections: int, source: NextRequest) -> Load:
         RuntimeError: An answer was not 200; the text holds it.
     """
     loop, load = asyncio.get_running_loop(), Load()
-    began = time.perf_counter()
     made = [
         await loop.create_connection(lambda n=n: _Connection(n, source, load), "127.0.0.1", port)
         for n in range(connections)
     ]
+    await asyncio.sleep(0.005 * connections)  # until the server has accepted all of them
+    began = time.perf_counter()
+    for _, protocol in made:
+        protocol.begin()
     await asyncio.gather(*(protocol.done for _, protocol in made))
     load.wall_s = time.perf_counter() - began
     return load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 import traceback
@@ -12,6 +13,7 @@ from conformance.clis import check_clis
 from conformance.frameworks import check_frameworks
 from conformance.fuzz import check_fuzzing
 from conformance.outcome import Outcome, Verdict
+from conformance.packages import ROOT
 from conformance.report import failures, write_report
 from conformance.rig import open_rig
 from conformance.sdks import check_sdks
@@ -20,6 +22,7 @@ from conformance.sdks import check_sdks
 def main(names: list[str]) -> int:
     """Return 1 when something that could be installed failed, else 0."""
     outcomes: list[Outcome] = []
+    shutil.rmtree(ROOT / "failed", ignore_errors=True)
 
     def say(outcome: Outcome) -> None:
         outcomes.append(outcome)

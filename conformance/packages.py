@@ -89,5 +89,6 @@ def _run(command: list[str]) -> str:
 def _reason(log: str) -> str:
     """The line that says why, as far as one can be told from the others."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
+    causes = [line for line in lines if "Because" in line]
     telling = [line for line in lines if "rror" in line or "failed" in line.lower()]
-    return (telling or lines or ["no reason was given"])[-1][:200]
+    return (causes or telling or lines or ["no reason was given"])[0][:200]

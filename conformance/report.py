@@ -19,10 +19,18 @@ is vendored, nothing of a package is patched; an agent is told no more than a ba
 - **SDKs**: the official clients in strict response mode, so that a missing field or an unknown event is an error.
 - **Frameworks**: each runs the same task twice: two tool calls at once, one that needs both results, an answer; the second
   time the model also speaks beside its calls. What the server captured must be *the same tree* for all of them: three calls,
-  each continuing the one before it by its own token ids, with the same texts, tool calls and finish reasons.
+  each continuing the one before it by its own token ids, with the same texts, tool calls and finish reasons. *differs*: the
+  program works, and its tree is another one for a reason of its own, which the note states and the check insists on.
 - **Exec and coding CLIs**: a group of two episodes with different rewards; every captured call must have trained.
 - **Fuzzing**: schemathesis on the OpenAPI document; no answer may be a 5xx.
 """
+TITLES = {
+    "sdks": "SDKs",
+    "frameworks": "Agent frameworks",
+    "exec": "swarm exec",
+    "coding CLIs": "Coding CLIs",
+    "fuzzing": "Fuzzing",
+}
 LIMITS = """\
 ## Known limits
 
@@ -32,12 +40,15 @@ LIMITS = """\
   trains once, on more rows. The lines marked *differs* say which frameworks do that, and how.
 - Tools that OpenAI itself runs (web search, file search, code interpreter) are left out of a Responses request and listed in
   the trace as unknown; the coding CLI above sends one in every request.
-- Long-polling requests (`wait_s`) outlast the fuzzer's patience; that is not counted as a finding.
+- The fuzzer leaves out the event stream, which never ends, and starting and stopping the engine: without one, 503 is the right
+  answer. It looks for server errors only. Long-polling requests (`wait_s`) outlast its patience; that is no finding.
+- Some agents need settings that their users would write as well: a provider in a file (opencode, codex), a permission to run
+  tools (AgentScope), no tracing of their own.
 - The model is scripted: these checks say nothing about sampling, which has its own tests.
 """
 
 
-def write_report(outcomes: list[Outcome]) -> None:
+def write_report(outcomes: list[Outcome], path: Path = PATH) -> None:
     """Write it: a table for each group, in the order of the checks."""
     counts = Counter(outcome.verdict for outcome in outcomes)
     told = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
@@ -48,8 +59,8 @@ def write_report(outcomes: list[Outcome]) -> None:
             for o in members
         ]
         head = ["| check | verdict | with | note |", "|---|---|---|---|"]
-        parts.append("\n".join([f"## {group[0].upper()}{group[1:]}", "", *head, *rows, ""]))
-    PATH.write_text("\n".join([*parts, LIMITS]), encoding="utf-8")
+        parts.append("\n".join([f"## {TITLES.get(group, group)}", "", *head, *rows, ""]))
+    path.write_text("\n".join([*parts, LIMITS]), encoding="utf-8")
 
 
 def failures(outcomes: list[Outcome]) -> int:

@@ -36,7 +36,7 @@ HELP = (
     "and the tools around it. Exit codes: 0 done, 1 the server or the episode said no, 2 wrong usage or setup."
 )
 
-USAGE_ERROR = typer.BadParameter.__mro__[1]
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """What a wrong command line raises; typer gives it no name of its own."""
 
 

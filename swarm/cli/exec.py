@@ -46,9 +46,9 @@ def exec_command(
     token_file: TokenFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run CMD as one episode: it finds the model through OPENAI_BASE_URL and OPENAI_API_KEY (also OPENAI_API_BASE),
-    or ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY.
+    """Run CMD as one episode: it finds the model through variables of its environment.
 
+    These are OPENAI_BASE_URL and OPENAI_API_KEY (also OPENAI_API_BASE), or ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY.
     The reward is the last line of CMD's stdout, {"reward": 1.0} (with "metrics" if you like), or what it wrote to
     --reward-file. CMD's stdout passes through (to stderr with --json). SWARM_TASK_ID and SWARM_EPISODE_ID are set too.
 

@@ -89,7 +89,7 @@ def tables(view: Overview, now: float | None = None) -> list[Table]:
         Table(running, EPISODE_COLUMNS, [_episode(one) for one in view.running]),
         Table("Groups of the open step", GROUP_COLUMNS, [_group(one) for one in view.groups]),
         Table("Clients", CLIENT_COLUMNS, [_client(one) for one in view.clients]),
-        Table("Recent errors", ERROR_COLUMNS, [_error(e, at) for e in view.errors]),
+        Table("Recent errors", ERROR_COLUMNS, _errors(view.errors, at)),
     ]
 
 
@@ -168,10 +168,17 @@ def _client(one: ClientInfo) -> Row:
     return Row(one.client_id, cells)
 
 
-def _error(one: RecentError, now: float) -> Row:
-    ago = duration(max(0.0, now - one.at))
-    cells = (ago, plain(one.kind, NAME_WIDTH), plain(one.text, TEXT_WIDTH))
-    return Row(f"{one.at}/{one.kind}/{one.text}", cells)
+def _errors(errors: list[RecentError], now: float) -> list[Row]:
+    """Return the rows; two episodes of one task that a lease ended in the same instant are told apart by their number."""
+    rows: dict[str, Row] = {}
+    for one in errors:
+        key, number = f"{one.at}/{one.kind}/{one.text}", 0
+        while f"{key}/{number}" in rows:
+            number += 1
+        ago = duration(max(0.0, now - one.at))
+        cells = (ago, plain(one.kind, NAME_WIDTH), plain(one.text, TEXT_WIDTH))
+        rows[f"{key}/{number}"] = Row(f"{key}/{number}", cells)
+    return list(rows.values())
 
 
 def _task(task_set: str, task_id: str) -> str:

@@ -49,21 +49,20 @@ def take(cast: Cast, plan: TakePlan) -> Move[GroupGrant]:
     """
     taken: dict[str, Member] = {}
     training = [s for s in plan.order if _may_train(cast, plan, s)]
-    for server in sorted(plan.order, key=lambda s: s not in training):  # stable: guests come last
+    asked = sorted(plan.order, key=lambda s: s not in training)  # stable: guests come last
+    for server in asked:
         request = _request(plan, server, training, cast.servers[0])
         if taken and not request.task_id:  # the first server took a task from its queue
             task_id = next(iter(taken.values())).grant.task_id
             request = request.model_copy(update={"task_id": task_id})
-        refusal = yield from _take_one(server, request, taken, plan)
-        if refusal is not None:
-            yield from give_back(
-                taken, refusal.reason or "another server of the group granted nothing"
-            )
-            return refusal
-    if plan.request.kind is EpisodeKind.TRAIN and not any(m.trains for m in taken.values()):
-        yield from give_back(taken, "training is complete")
-        step = next(m.grant.step for m in taken.values())
-        return GroupGrant(outcome=GrantOutcome.TRAINING_COMPLETE, step=step)
+        answer = yield from _ask(server, request, taken)
+        if answer.outcome is GrantOutcome.GRANTED:
+            taken[server] = Member(answer, request)
+        elif _plays_on(answer, plan, request) and len(training) > 1:
+            training.remove(server)
+            asked.append(server)  # as a guest, when those that train have said which task
+        else:
+            return (yield from _refused(server, answer, taken))
     refusal = yield from _confirm(taken)
     if refusal is not None:
         return refusal
@@ -93,20 +92,16 @@ def _request(plan: TakePlan, server: str, training: Sequence[str], lead: str) ->
     return asked.model_copy(update=update)
 
 
-def _take_one(
-    server: str, request: GrantRequest, taken: dict[str, Member], plan: TakePlan
-) -> Move[GroupGrant | None]:
-    """Add the server's member to ``taken``, or say why there is none."""
-    answer = yield from _ask(server, request, taken)
+def _plays_on(answer: Grant, plan: TakePlan, request: GrantRequest) -> bool:
+    """Whether a server that trains no more is to play along frozen."""
     complete = answer.outcome is GrantOutcome.TRAINING_COMPLETE
-    if complete and plan.when_trained == "play" and request.kind is EpisodeKind.TRAIN:
-        request = request.model_copy(update=FROZEN)
-        answer = yield from _ask(server, request, taken)
-    if answer.outcome is GrantOutcome.GRANTED:
-        taken[server] = Member(answer, request)
-        return None
-    why = answer.reason or answer.outcome.value
-    reason = f"server {server!r}: {why}"
+    return complete and plan.when_trained == "play" and request.kind is EpisodeKind.TRAIN
+
+
+def _refused(server: str, answer: Grant, taken: Mapping[str, Member]) -> Move[GroupGrant]:
+    """Give back what was taken; the answer that the whole group gets."""
+    reason = f"server {server!r}: {answer.reason or answer.outcome.value}"
+    yield from give_back(taken, reason)
     return GroupGrant(outcome=answer.outcome, step=answer.step, reason=reason)
 
 

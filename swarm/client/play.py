@@ -14,7 +14,13 @@ from swarm.client.episode import AsyncEpisode, Episode
 from swarm.client.group_episode import AsyncGroupEpisode, GroupEpisode, GroupEpisodeBase
 from swarm.client.tasks import Task
 from swarm.protocol.episodes import FinishReply
-from swarm.protocol.errors import EpisodeGone, NotFoundError, ServerUnreachable, SwarmError
+from swarm.protocol.errors import (
+    EpisodeGone,
+    JournalFailed,
+    NotFoundError,
+    ServerUnreachable,
+    SwarmError,
+)
 from swarm.protocol.states import EpisodeState
 
 logger = logging.getLogger(__name__)
@@ -71,7 +77,7 @@ async def _how_it_failed(episode: AnyEpisode, error: Exception) -> Literal["fail
     """Abort. Lost = the episode or the server went away under the agent; anything else is the agent's own failure."""
     try:
         reply = await _abort(episode, f"{type(error).__name__}: {error}")
-    except (ServerUnreachable, EpisodeGone, NotFoundError):
+    except (ServerUnreachable, EpisodeGone, NotFoundError, JournalFailed):
         return "lost"
     except SwarmError as second:
         logger.warning("could not abort %r: %s", episode, second.message)

@@ -6,11 +6,19 @@ import random
 import time
 from collections.abc import Callable, Mapping
 
+from swarm.protocol.errors import JournalFailed, QueueFull, SwarmError
+
 RETRYABLE_STATUS = frozenset({429, 502, 503})
 """Answers after which the same request may succeed: a full queue, a proxy without a server, an engine that boots."""
-
 FIRST_DELAY_S = 0.05
 LONGEST_DELAY_S = 2.0
+
+
+def may_repeat(status: int, error: SwarmError, *, repeatable: bool) -> bool:
+    """Whether a refused request may be sent again: ``repeatable`` ones also when the server's journal failed (nothing was recorded)."""
+    if status == QueueFull.status:
+        return True
+    return repeatable and (status in RETRYABLE_STATUS or isinstance(error, JournalFailed))
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

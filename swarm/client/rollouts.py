@@ -39,6 +39,7 @@ from swarm.protocol.episodes import GrantRequest
 from swarm.protocol.errors import (
     ClientReplaced,
     EpisodeGone,
+    JournalFailed,
     ServerUnreachable,
     StateError,
     SwarmError,
@@ -268,7 +269,7 @@ class _Run:
                 grant = await self._client.grant(request)
             except ClientReplaced:
                 raise
-            except (StateError, EpisodeGone, ServerUnreachable) as error:
+            except (StateError, EpisodeGone, ServerUnreachable, JournalFailed) as error:
                 logger.info("step %d: no grant for %r: %s", pool.step, task.task_id, error.message)
                 return True
             if grant.outcome is not GrantOutcome.GRANTED:

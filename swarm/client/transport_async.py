@@ -9,7 +9,7 @@ from typing import TypeVar
 import aiohttp
 
 from swarm.client.calls import Call, headers_of, read_answer, read_error, unreachable, untrusted
-from swarm.client.retry import RETRYABLE_STATUS, Backoff, retry_after_s
+from swarm.client.retry import Backoff, may_repeat, retry_after_s
 from swarm.client.settings import ClientSettings
 from swarm.protocol.errors import SwarmError
 
@@ -79,7 +79,7 @@ class AsyncTransport:
         if status < 400:
             return read_answer(call, url, raw), None
         error = read_error(url, status, raw)
-        again = status == 429 or (call.repeatable and status in RETRYABLE_STATUS)
+        again = may_repeat(status, error, repeatable=call.repeatable)
         if not again or headers.get("x-should-retry") == "false":
             return error, None
         return error, backoff.next_delay(retry_after_s(headers))

@@ -16,7 +16,7 @@ from urllib3.exceptions import (
 )
 
 from swarm.client.calls import Call, headers_of, read_answer, read_error, unreachable, untrusted
-from swarm.client.retry import RETRYABLE_STATUS, Backoff, retry_after_s
+from swarm.client.retry import Backoff, may_repeat, retry_after_s
 from swarm.client.settings import ClientSettings
 from swarm.protocol.errors import SwarmError
 
@@ -76,7 +76,7 @@ class SyncTransport:
         if status < 400:
             return read_answer(call, url, response.data), None
         error = read_error(url, status, response.data)
-        again = status == 429 or (call.repeatable and status in RETRYABLE_STATUS)
+        again = may_repeat(status, error, repeatable=call.repeatable)
         if not again or headers.get("x-should-retry") == "false":
             return error, None
         return error, backoff.next_delay(retry_after_s(headers))

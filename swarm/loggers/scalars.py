@@ -13,8 +13,8 @@ PREFIX = "swarm"
 NUMBERS = (
     "policy_version", "groups", "episodes", "reward_mean", "reward_std", "zero_advantage_share",
     "turns_mean", "truncated_share", "response_tokens_mean", "loss", "grad_norm", "clip_fraction",
-    "entropy", "logprob_gap_max", "rows", "calls", "divergences", "rollout_s", "drain_s", "update_s",
-    "sampling_cpu_s", "update_cpu_s", "front_cpu_s", "lr", "kl", "staleness_mean", "staleness_max",
+    "entropy", "logprob_gap_max", "rows", "calls", "divergences", "guarded",
+    "context_overflows", "rollout_s", "drain_s", "update_s", "sampling_cpu_s", "update_cpu_s", "front_cpu_s", "lr", "kl", "staleness_mean", "staleness_max",
     "importance_clipped_share", "groups_tried",
 )  # fmt: skip
 """Fields that are one number, ``swarm/<field>``; a missing one is left out, never 0."""

@@ -109,11 +109,11 @@ class MixStage(Section):
 
     @model_validator(mode="after")
     def _shares_of_one(self) -> MixStage:
-        total = math.fsum(self.shares.values())
-        if any(share <= 0 for share in self.shares.values()) or abs(total - 1.0) > SHARE_SLACK:
-            msg = (
-                f"mix shares must be positive and add up to 1; {self.shares!r} add up to {total:g}"
-            )
+        shares = self.shares.values()
+        # One above 1 (or not a number) is wrong whatever the others are, and sums of huge ones overflow.
+        sane = all(0 < share <= 1 + SHARE_SLACK for share in shares)
+        if not sane or abs(math.fsum(shares) - 1.0) > SHARE_SLACK:
+            msg = f"mix shares must be positive and add up to 1; sent were {self.shares!r}"
             raise ValueError(msg)
         return self
 
@@ -133,6 +133,8 @@ class BatchConfig(Section):
     """ROLLING_POST waits this long for open train episodes."""
     max_groups_factor: int = Field(default=8, ge=1)
     """C2 and C3 try at most B x this groups in a step (groups that were lost or cannot train are replaced), then train on what is trainable (or advance with nothing) and say so."""
+    abandon_after_s: float = Field(default=600.0, gt=0.0)
+    """A group of which nobody took a missing seat for this long, although trainers are there, is dropped and replaced by another task: its player left for good."""
     mix: tuple[MixStage, ...] = ()
     """Exact shares of task sets, by server-side quotas; ``{"math": 0.4, "code": 0.6}`` is short for one stage from step 0. Empty: first come, first served. With a mix, task sets it does not name get no train grants."""
     code_change: Literal["keep", "discard"] = "keep"

@@ -83,6 +83,7 @@ class FateReason(StrEnum):
     ROLLED_BACK = "rolled_back"  # masked: it was in the batch, and the update was undone
     CODE_CHANGED = "code_changed"  # dropped: an older version of the client's code produced it
     STALE = "stale"  # dropped: sampled too many policy versions ago (asynchronous mode)
+    ABANDONED = "abandoned"  # dropped: nobody filled its group any more (batch.abandon_after_s)
     NOT_COMMITTED = "not_committed"  # dropped: prepared in a swarm group and never committed
     ABORTED_CALL = "aborted_call"
     EPISODE_ABORTED = "episode_aborted"

@@ -45,8 +45,9 @@ class Place:
 
 
 class Notices:
-    """Posted once the server listens, withdrawn when it ends. None can keep the server from running, but a ready file that
-    cannot be written: its waiter would wait for ever.
+    """Posted once the server listens, withdrawn when it ends.
+
+    None can keep the server from running, but a ready file that cannot be written: its waiter would wait for ever.
     """
 
     def __init__(self, place: Place, service: SwarmService, tokens: Tokens) -> None:

@@ -90,7 +90,9 @@ class Redactor:
     def _spans(self, text: str) -> list[tuple[int, int]]:
         """Where secrets lie."""
         literal = [re.compile(re.escape(value)) for value in self._values if value in text]
-        spans = [found.span() for pattern in (*literal, _OWN_KEYS) for found in pattern.finditer(text)]
+        spans = [
+            found.span() for pattern in (*literal, _OWN_KEYS) for found in pattern.finditer(text)
+        ]
         for name, pattern in self._names.items():
             if name in text:
                 spans += [found.span("value") for found in pattern.finditer(text)]

@@ -44,7 +44,7 @@ EXIT_STUCK = 1
 HUB_TOKEN = "HUB_TOKEN"  # noqa: S105 - what the hub's token is called, not the token
 KEEP_ALIVE_S = 120
 """Idle connections are kept this long: longer than any client's pool, so that no client writes into a closing one."""
-COLLECT_AFTER = (20_000, 20, 20)
+COLLECT_AFTER = (5_000, 5, 200)
 """Thresholds of Python's collector of cycles. By default it takes a fifth of the time of a server that keeps thousands of
 conversations, to find nothing: what a call leaves behind is freed by its count."""
 

@@ -84,9 +84,7 @@ def model_config(vocab_size: int) -> dict[str, object]:
 def draw_tokenizer() -> Tokenizer:
     """Train the tokenizer on fixed demos."""
     rng = random.Random(1)  # noqa: S311
-    demos = [
-        draw_demo(rng, mental=0.4, slip=0.1, dialect=DIALECT) for _ in range(TOKENIZER_DEMOS)
-    ]
+    demos = [draw_demo(rng, mental=0.4, slip=0.1, dialect=DIALECT) for _ in range(TOKENIZER_DEMOS)]
     return build_tokenizer("".join(s.text for s in demo) for demo in demos)
 
 

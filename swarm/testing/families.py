@@ -43,5 +43,5 @@ def family_tokenizer(name: str) -> ChatTokenizer:
         library.add_tokens([AddedToken(text, normalized=False) for text in MARKS])
     source = (FOLDER / f"{name}.jinja").read_text(encoding="utf-8")
     specials = {"bos_token": CONTROL[name][0], "eos_token": ENDS[name]}
-    end = library.token_to_id(ENDS[name])
+    end = int(library.token_to_id(ENDS[name]) or 0)
     return ChatTokenizer(library, ChatTemplate(source, specials), [end], PARSERS[name])

@@ -195,7 +195,10 @@ class ToyEngine:
         if self.refuse_save:
             raise CheckpointFailed(f"The toy engine did not save: {self.refuse_save}.")
         state = {"fingerprint": self._fingerprint, "policy_version": self._version}
-        _write(Path(folder), state)
+        try:
+            _write(Path(folder), state)
+        except OSError as error:
+            raise CheckpointFailed(f"The toy engine did not save: {error.strerror}.") from error
         return state
 
     async def close(self) -> None:

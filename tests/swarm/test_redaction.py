@@ -18,7 +18,7 @@ from swarm.server.redaction import (
 )
 
 TOKENS = Tokens.mint()
-SECRET = "hunter2-hunter2"  # noqa: S105 - of nobody
+SECRET = "hunter2-hunter2"
 REDACTOR = Redactor.of_server(TOKENS, {"DB_PASS": SECRET, "PIN": "1234"})
 
 
@@ -45,9 +45,7 @@ def test_a_secret_does_not_show(text):
 
 def test_a_key_of_any_episode_does_not_show():
     key = EpisodeKeys(TOKENS.signing).sign("e1", 1e9, "alice")
-    assert REDACTOR.text(f"api_key='{key}'.") == f"api_key='{HIDDEN}'." or (
-        key not in REDACTOR.text(f"api_key='{key}'.")
-    )
+    assert REDACTOR.text(f"api_key='{key}'.") == f"api_key='{HIDDEN}'."
 
 
 def test_what_is_no_secret_stays_the_same_object():

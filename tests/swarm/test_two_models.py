@@ -17,12 +17,15 @@ from swarm.client import (
     run_episodes,
     run_eval,
 )
+from swarm.client.group_calls import prepare
+from swarm.protocol.episodes import FinishRequest
 from swarm.protocol.states import EngineState
 from swarm.tasks import calculator
 from swarm.tasks.relay import run_relay
 from swarm.testing.server_process import server_process, start_server
 
 pytestmark = pytest.mark.timeout(400)
+REWARD = FinishRequest(reward=1.0)
 MODELS = {"llama": ("builtin:tiny-calc", 16), "qwen": ("builtin:tiny-calc-qwen", 24)}
 
 
@@ -65,6 +68,36 @@ def test_two_models_that_take_turns_learn_in_the_same_episodes(tmp_path: Path) -
         assert max(gaps) < 1e-3, "what was sampled is what was trained, whoever spoke in between"
         assert sum(m.divergences for m in steps) == 0
     assert metrics["llama"][-1].fingerprint != metrics["qwen"][-1].fingerprint
+
+
+def test_a_server_killed_between_its_promise_and_its_commit_keeps_its_word(tmp_path: Path) -> None:
+    small = {"engine": "toy", "stop_at_step": 1, "batch": {"tasks": 1, "repeat": 1}}
+    with ExitStack() as stack:
+        first = stack.enter_context(server_process(tmp_path / "first"))
+        second = start_server(tmp_path / "second")
+        stack.callback(lambda: second.process.poll() is None and second.kill())
+        servers = {"a": first, "b": second}
+        clients = {n: SwarmClient(s.url, s.token()) for n, s in servers.items()}
+        group = stack.enter_context(SwarmGroup(clients))
+        group.configure(dict.fromkeys(servers, small))
+        group.start()
+        with group.episode("t1") as episode:
+            for role in episode.server_roles:
+                episode.role(role).chat([{"role": "user", "content": "Compute 1+1."}])
+            promises = {n: clients[n].send(prepare(i, REWARD)) for n, i in episode.ids.items()}
+            second.kill()
+            port = second.url.rsplit(":", 1)[1]
+            stack.enter_context(
+                server_process(tmp_path / "second", "--port", port, "--resume", "--start")
+            )
+            outcome = episode.finish(1.0)  # asks for the promise again and commits
+        steps = {n: c.wait_step(0).step for n, c in clients.items()}
+        consumed = {n: clients[n].trace(i).consumed_step for n, i in episode.ids.items()}
+    assert {n: p.prepared for n, p in promises.items()} == {"a": True, "b": True}
+    assert (outcome.accepted, outcome.split) == (True, {})
+    assert steps == {"a": 1, "b": 1}
+    assert set(consumed.values()) != {None}
+    assert consumed["a"] == consumed["b"]
 
 
 def test_a_server_that_is_killed_and_comes_back_has_trained_what_the_other_has(

@@ -13,7 +13,7 @@ _WORDS = {
     sqlite3.SQLITE_READONLY: ("is read-only", "give this user write permission on the state folder and its files"),
     sqlite3.SQLITE_PERM: ("may not be opened", "give this user write permission on the state folder and its files"),
     sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "check that the state folder exists and that this user may write to it"),
-    sqlite3.SQLITE_FULL: ("cannot grow: the disk is full", "free disk space, then start with --resume"),
+    sqlite3.SQLITE_FULL: ("cannot grow: the disk is full", "free disk space and try again; start the engine if it is OFFLINE"),
     sqlite3.SQLITE_IOERR: ("cannot be read or written", "check the disk and its free space, then start with --resume"),
     sqlite3.SQLITE_CORRUPT: ("is damaged", "restore the state folder from a copy, or start fresh in another --state-dir"),
     sqlite3.SQLITE_NOTADB: ("is not a journal", "restore the state folder from a copy, or start fresh in another --state-dir"),

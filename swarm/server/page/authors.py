@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from swarm.protocol.errors import RequestError
 from swarm.protocol.records import CallRecord
-from swarm.server.tracking.render import normal_message
 from swarm.server.tracking.guard import MARK
+from swarm.server.tracking.render import normal_message
 from swarm.server.tracking.tokenizer import ChatTokenizer
 
 

@@ -22,6 +22,7 @@ REASONS: dict[FateReason, str] = {
     FateReason.CLIENT_MASK: "the client masked it, or gave it the weight 0",
     FateReason.ROLLED_BACK: "the update that held it was undone",
     FateReason.CODE_CHANGED: "an older version of the client's code produced it",
+    FateReason.ABANDONED: "nobody filled its group any more",
     FateReason.STALE: "sampled too many policy versions ago",
     FateReason.NOT_COMMITTED: "prepared with other servers and never committed",
     FateReason.ABORTED_CALL: "its call ended before the answer was complete",

@@ -1,4 +1,4 @@
-"""Request bodies: read with a bound, parsed as JSON, validated; every failure is a 400 with a hint."""
+"""Request bodies: read with a bound, parsed as JSON, validated; every failure is a 400 (or 413) with a hint."""
 
 from __future__ import annotations
 

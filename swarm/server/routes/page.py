@@ -92,9 +92,7 @@ async def _written(
 ) -> str:
     trace: EpisodeTrace = service.trace(episode_id, calls=True)
     tokenizer = service.monitor.tokenizers.of_episode(episode_id)
-    return await asyncio.to_thread(
-        render_page, trace, tokenizer, choice, link, service.redactor
-    )
+    return await asyncio.to_thread(render_page, trace, tokenizer, choice, link, service.redactor)
 
 
 def _linker(ticket: str) -> Link:

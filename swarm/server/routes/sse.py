@@ -57,6 +57,8 @@ class EventStream(Response):
         self._late_headers = headers
         self._keep_alive_s, self._keep_alive = keep_alive_s, keep_alive
         self._failure = failure or _error_block
+        self.refuse: Callable[[SwarmError], Response] | None = None
+        """What an error before the answer began is answered with; None: it is raised."""
         self._started = False
         self._sending = False
         self._busy_since_look = False
@@ -74,7 +76,12 @@ class EventStream(Response):
                     return
                 if not pump.done():
                     await self._comment_if_silent(send)
-            await self._end(pump, send)
+            try:
+                await self._end(pump, send)
+            except SwarmError as error:  # nothing was sent yet
+                if self.refuse is None:
+                    raise
+                await self.refuse(error)(scope, receive, send)
         except asyncio.CancelledError:
             # The server shuts down: a stream that just ended would look like a whole answer.
             if not self._started:

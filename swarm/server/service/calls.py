@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-
-@dataclass(slots=True)
-class Sampling:
-    """How the caller wants to be sampled; None (or empty) = not sent. ``ChatCall`` holds what existed before it."""
-
-    top_p: float | None = None
-    top_k: int | None = None
-    """At least 1; 0 and -1 mean all and are read as None."""
-    min_p: float | None = None
-    stop_token_ids: list[int] = field(default_factory=list[int])
-    min_tokens: int = 0
-    ignore_eos: bool = False
-    logit_bias: dict[int, float] = field(default_factory=dict[int, float])
-    """Token id -> added to its logit, -100..100."""
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    grammar: Grammar | None = None
-    """What the answer's text must be."""
+import msgspec
 
 
-@dataclass(slots=True)
-class Grammar:
+class Grammar(msgspec.Struct):
     """A constraint on the text of an answer, as the grammar library takes it."""
 
     kind: str
@@ -36,25 +16,43 @@ class Grammar:
     """The schema (dict), the pattern or grammar (str), the choices (list[str]); None for json_object."""
 
 
-@dataclass(slots=True)
-class ChatCall:
+class Sampling(msgspec.Struct):
+    """How the caller wants to be sampled; None (or empty) = not sent. ``ChatCall`` holds what existed before it."""
+
+    top_p: float | None = None
+    top_k: int | None = None
+    """At least 1; 0 and -1 mean all and are read as None."""
+    min_p: float | None = None
+    stop_token_ids: list[int] = []
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    logit_bias: dict[int, float] = {}
+    """Token id -> added to its logit, -100..100."""
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    grammar: Grammar | None = None
+    """What the answer's text must be."""
+
+
+class ChatCall(msgspec.Struct):
     """What an agent asked for, free of any dialect. None = not sent."""
 
     messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    tools: list[dict[str, Any]] = []
     tool_choice: Any = None
     """None or ``"auto"``: answers may be tool calls when tools are declared; ``"none"``: never."""
     max_tokens: int | None = None
     temperature: float | None = None
-    stop: list[str] = field(default_factory=list[str])
+    stop: list[str] = []
     logprobs: bool = False
     top_logprobs: int = 0
-    template_kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
-    requested: dict[str, Any] = field(default_factory=dict[str, Any])
+    template_kwargs: dict[str, Any] = {}
+    requested: dict[str, Any] = {}
     """Sampling values as sent, for the record."""
     seed: int | None = None
     """Mixed into the noise key when sent."""
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: Sampling = msgspec.field(default_factory=Sampling)
     n: int = 1
     """Choices; each is sampled by itself and is a branch that can train."""
     prompt: str | list[int] | None = None
@@ -68,9 +66,9 @@ class ChatCall:
     """``chat``, ``completions``, ``responses`` or ``messages``."""
     wants_tokens: bool = False
     """Pieces of a stream matter for their tokens too (ids or log-probabilities were asked for)."""
-    raw_request: dict[str, Any] = field(default_factory=dict[str, Any])
+    raw_request: dict[str, Any] = {}
     """What was asked, when what is rendered differs from it; set by the service."""
-    unknown: list[str] = field(default_factory=list[str])
+    unknown: list[str] = []
     """Parameters that this server does not know: tolerated, and listed in the trace."""
     tag: str = ""
     """What the client calls this call (header ``x-swarm-tag`` or body ``swarm.tag``): ``title``, ``summary``..."""
@@ -84,8 +82,7 @@ class ChatCall:
     """``x-stainless-retry-count``; 0 = a first attempt."""
 
 
-@dataclass(slots=True)
-class ChatReply:
+class ChatReply(msgspec.Struct):
     """One whole answer; ``n`` > 1 has several, see ``Answer``."""
 
     message: dict[str, Any]
@@ -117,8 +114,7 @@ class ChatReply:
     """The prompt as text, when ``echo`` asked for it."""
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(msgspec.Struct):
     """All choices of one call, by index."""
 
     choices: list[ChatReply]
@@ -132,8 +128,7 @@ class Answer:
     replayed: bool = False
 
 
-@dataclass(slots=True)
-class ChatDelta:
+class ChatDelta(msgspec.Struct):
     """A piece of a streamed answer; the last one of each choice carries ``final``.
 
     A tool call comes when it is complete and certain, in one piece: what was sent is never taken back.
@@ -150,9 +145,9 @@ class ChatDelta:
     prompt_text: str = ""
     """As ``ChatReply.prompt_text``; the same on every piece."""
     reasoning: str = ""
-    token_ids: list[int] = field(default_factory=list[int])
+    token_ids: list[int] = []
     """Sampled since the last piece of this choice."""
-    logprobs: list[float] = field(default_factory=list[float])
-    top: list[list[tuple[bytes, float]]] = field(default_factory=list[list[tuple[bytes, float]]])
-    token_texts: list[bytes] = field(default_factory=list[bytes])
+    logprobs: list[float] = []
+    top: list[list[tuple[bytes, float]]] = []
+    token_texts: list[bytes] = []
     final: ChatReply | None = None

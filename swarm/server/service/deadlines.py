@@ -8,6 +8,7 @@ from collections.abc import Callable
 from swarm.protocol.errors import SwarmError
 from swarm.protocol.states import EngineState, EpisodeState
 from swarm.server.journal.records import EvalRound
+from swarm.server.service.abandoned import Abandoned
 from swarm.server.service.clock import sleep
 from swarm.server.service.core import Core
 from swarm.server.service.endings import Endings
@@ -26,6 +27,7 @@ class Deadlines:
         self._endings = endings
         self._changed = changed
         self._health = Health(core)
+        self._abandoned = Abandoned(core, endings)
         self._lost: set[str] = set()
         """Clients whose lease ended and whose episodes could not all be ended yet."""
 
@@ -55,9 +57,14 @@ class Deadlines:
                     f"episode {episode.episode_id}",
                 )
         self._try(lambda: self._gate(now), f"the evaluation of step {core.step}")
+        self._try(self._abandon, "a group that nobody fills")
         if core.consent.came_due():
             self._changed()
         self._health.look()
+
+    def _abandon(self) -> None:
+        if self._abandoned.look():
+            self._changed()
 
     def _lose(self, client_id: str) -> None:
         """End the episodes of a client whose lease ended, unless it came back (which ended them)."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import cast
 
 import msgspec
@@ -24,17 +23,16 @@ ATTEMPTS = 4
 """How often one request is sent to an engine that keeps dying: once, and three retries."""
 
 
-@dataclass(slots=True)
-class Sampled:
+class Sampled(msgspec.Struct):
     """What the engine answered so far."""
 
-    ids: list[int] = field(default_factory=list[int])
-    logprobs: list[float] = field(default_factory=list[float])
-    top: list[list[tuple[int, float]]] = field(default_factory=list[list[tuple[int, float]]])
-    kept: list[list[int]] = field(default_factory=list[list[int]])
+    ids: list[int] = []
+    logprobs: list[float] = []
+    top: list[list[tuple[int, float]]] = []
+    kept: list[list[int]] = []
     finish: str = FinishReason.ABORT.value
     stop_reason: str | int | None = None
-    versions: list[int] = field(default_factory=list[int])
+    versions: list[int] = []
     """Policy version of each token, where the engine tells it; else empty."""
     sent_under: int = 0
     """Policy version that was served when the request was sent."""

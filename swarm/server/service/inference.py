@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import NamedTuple
+
+import msgspec
 
 from swarm.protocol.errors import QueueFull
 from swarm.server.service.calls import Answer, ChatCall, ChatDelta, ChatReply
@@ -118,7 +119,7 @@ class Inference:
         while (running := self._retries.running(episode, call)) is not None:
             await asyncio.wait([running])
         known = self._retries.earlier(episode, call)
-        return None if known is None else replace(known, replayed=True)
+        return None if known is None else msgspec.structs.replace(known, replayed=True)
 
     def _check_queue(self, call: ChatCall) -> None:
         """Raise ``QueueFull`` when too many calls wait already; nothing of this one is remembered then."""

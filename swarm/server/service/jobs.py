@@ -5,8 +5,9 @@ Every token that was sampled is recorded here or counted in the step's account, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from swarm.protocol.states import EpisodeKind, FateReason, FinishReason
 from swarm.server.ports import GenerateRequest
@@ -21,8 +22,7 @@ from swarm.server.tracking.episode_tree import PreparedPrompt
 from swarm.triggers import Point, hit
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(msgspec.Struct, eq=False):
     """One choice on its way."""
 
     episode: Episode

@@ -40,7 +40,8 @@ def restore(core: Core, state: ResumeState, tokenizer: ChatTokenizer) -> None:
         core.owed = policy_of(core, pending)["mix_owed"]
     core.open_step()
     core.consent.restarted()
-    _restore_groups(core, [*state.pool, *state.prepared])
+    prepared = [record for record in state.prepared if record.kind is EpisodeKind.TRAIN]
+    _restore_groups(core, [*state.pool, *prepared])
     _restore_events(core)
     for record in state.pool:
         _restore_member(core, record, tokenizer)
@@ -108,6 +109,10 @@ def _restore_prepared(core: Core, record: EpisodeRecord, tokenizer: ChatTokenize
     episode = _episode(core, record, tokenizer)
     promise(episode, core.clock.monotonic())
     core.book.add(episode)
+    if record.kind is EpisodeKind.EVAL:
+        if record.step == core.trained_step:
+            core.eval_slots.restore(record.step, record.group_id, record.repeat_index)
+        return
     group = core.pool.groups.get(record.group_id)
     if group is not None and not group.dropped:
         core.pool.seat(group, episode)

@@ -6,7 +6,6 @@ masked or refused as ``sampling.train`` says. Evaluation keeps what the caller a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -24,8 +23,7 @@ GREEDY_BELOW = 0.01
 PLAIN = SamplingParams()
 
 
-@dataclass(slots=True)
-class Applied:
+class Applied(msgspec.Struct):
     """Sampling as it takes effect for one call."""
 
     temperature: float
@@ -33,7 +31,7 @@ class Applied:
     params: SamplingParams
     replayable: bool
     """False: the call's tokens cannot train (``sampling_not_replayable``)."""
-    shown: dict[str, Any] = field(default_factory=dict[str, Any])
+    shown: dict[str, Any] = {}
     """What the reply's header and the trace say: temperature, max_tokens and whatever is not plain."""
 
 

@@ -95,7 +95,17 @@ def waiting_for(core: Core, held_grants: int) -> str:
     words = (
         f"episodes: {policies.in_words(core.pool)}, {open_now} open, {held_grants} requests held"
     )
-    return words + _for_votes(core)
+    return words + ("" if open_now else _for_members(core)) + _for_votes(core)
+
+
+def _for_members(core: Core) -> str:
+    """Return which groups lack members while nobody plays and no new group may be opened: only their tasks can go on."""
+    if policies.groups_to_open(core.pool):
+        return ""
+    wanted = core.pool.wanted()
+    tasks = ", ".join(f"{w.task_set}/{w.task_id}"[:80] for w in wanted[:NAMED])
+    more = " and others" if len(wanted) > NAMED else ""
+    return f"; {wanted[0].missing} more of task {tasks}{more}" if wanted else ""
 
 
 def _for_votes(core: Core) -> str:

@@ -27,6 +27,8 @@ from swarm.testing.chaos.tool import ask_sandbox, ask_tool
 from swarm.triggers import ENVIRONMENT, arm
 
 TASKS = 100_000
+FEW_TASKS = 500
+"""In a shared queue, whose list is sent as a whole."""
 FAILS_EVERY = 9
 """The agent fails at its first try of every ninth task; the next try of this process succeeds."""
 HELPED_EVERY = 4
@@ -113,11 +115,12 @@ async def run(given: argparse.Namespace) -> None:
                 await evaluate(given, step)
 
         await run_episodes_async(
-            ComputedTasks(lambda i: {"task_id": f"t{i}"}, TASKS),
+            ComputedTasks(lambda i: {"task_id": f"t{i}"}, FEW_TASKS if given.shared else TASKS),
             player.play,
             client=client,
             parallel=given.parallel,
             task_set=given.task_set,
+            shared=given.shared,
             episode_timeout_s=EPISODE_TIMEOUT_S,
             max_consecutive_failures=1000,
             on_step=on_step,
@@ -134,6 +137,7 @@ def main() -> None:
     parser.add_argument("--task-set", default="default")
     parser.add_argument("--tool-port", type=int, required=True)
     parser.add_argument("--parallel", type=int, default=1)
+    parser.add_argument("--shared", action="store_true")
     parser.add_argument("--eval-every", type=int, default=0)
     parser.add_argument("--eval-token-file", type=Path)
     arm(os.environ.get(ENVIRONMENT, ""))

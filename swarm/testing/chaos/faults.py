@@ -52,6 +52,7 @@ class Provoke(StrEnum):
     FRONT = "front"  # the server is killed
     ENGINE = "engine"  # the engine is killed
     CHECKPOINT = "checkpoint"  # the current weights are saved, and again
+    CONFIG = "config"  # a key that may change while training goes on is changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,9 @@ class ShotFault:
             with suppress(SwarmError):
                 rig.admin.save_checkpoint()
                 rig.admin.save_checkpoint()
+        elif self.provoke is Provoke.CONFIG:
+            with suppress(SwarmError):
+                _change_config(rig)
         else:
             rig.wait(lambda: engine_of(rig.server), "an engine process")
             _signal(engine_of(rig.server), signal.SIGKILL)
@@ -257,6 +261,13 @@ class StaleFinishes:
         _at_once([lambda c=c: send(c.episode_id, c.reward + 1.0, c.accepted) for c in chosen])
         if wrong:
             raise Stuck(f"a repeated finish was answered otherwise: {wrong}")
+
+
+def _change_config(rig: Rig) -> None:
+    """Change how long a drain waits, which changes nothing else."""
+    config = rig.admin.config().model_dump(mode="json")
+    config["batch"]["drain_deadline_s"] += 0.125
+    rig.admin.configure(config)
 
 
 def _at_once(works: list[Callable[[], None]]) -> None:

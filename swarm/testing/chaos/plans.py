@@ -39,13 +39,14 @@ PROVOKED = {
     Point.ENGINE_BOOTING: Provoke.ENGINE,
     Point.ENGINE_BOOTED: Provoke.FRONT,
     Point.CLIENT_REGISTERED: Provoke.FRONT,
+    Point.CONFIG_RECORDED: Provoke.CONFIG,
     Point.SAVE_HALF_SWAPPED: Provoke.CHECKPOINT,
 }
 """Points that are reached only after something else went wrong."""
 TORCH_ONLY = frozenset({Point.SAVE_WRITTEN, Point.SAVE_HALF_SWAPPED})
 """Points of the real engine's checkpoint; the toy one writes a single small file."""
-AT_THE_START = frozenset({Point.CONFIG_RECORDED})
-"""Points that a run passes once, before anything else."""
+SHARED_ONLY = frozenset({Point.QUEUE_RECORDED})
+"""Points that only clients with a shared queue of tasks reach, once, at their start."""
 MAY_RAISE = (
     Point.GRANT_BEFORE_JOURNAL,
     Point.CALL_BEGUN,
@@ -102,6 +103,8 @@ def lanes(seed: int, scale: float = 1.0) -> list[Lane]:
         _outside(rng),
         _disk(),
         _crowd(rng),
+        _shared(rng),
+        _overlapped(rng),
         _torch(rng),
     ]
     return [_scaled(lane, scale) for lane in made]
@@ -129,9 +132,7 @@ def _nth(point: Point, rng: random.Random) -> int:
 
 
 def _points(process: str) -> list[Point]:
-    return [
-        p for p in Point if p.process == process and p not in TORCH_ONLY and p not in AT_THE_START
-    ]
+    return [p for p in Point if p.process == process and p not in TORCH_ONLY | SHARED_ONLY]
 
 
 def _mixed(faults: list[Fault], rng: random.Random) -> list[Fault]:
@@ -202,6 +203,23 @@ def _crowd(rng: random.Random) -> Lane:
         *rng.sample(_points("client"), 4),
     ]
     return Lane("crowd", world, _mixed(_shots(everywhere, rng), rng))
+
+
+def _shared(rng: random.Random) -> Lane:
+    """Three clients that take tasks from one queue of the server."""
+    world = World(toy_config(40, tasks=3, repeat=4), clients=3, parallel=2, shared=True)
+    first = (ShotFault(Point.QUEUE_RECORDED),)
+    points = [*rng.sample(_points("front"), 6), *rng.sample(_points("client"), 3)]
+    return Lane("shared", world, _mixed(_shots(points, rng), rng), first)
+
+
+def _overlapped(rng: random.Random) -> Lane:
+    """Asynchronous mode: the weights move while episodes go on, so no two runs are the same."""
+    config = {**toy_config(60, tasks=4), "asynchronous": {"enabled": True, "max_staleness": 2}}
+    world = World(config, clients=2, parallel=3)
+    steps = [p for p in _points("front") if p.value.startswith(("step.", "checkpoint."))]
+    points = [*steps, *rng.sample(_points("engine"), 5), *rng.sample(_points("client"), 2)]
+    return Lane("overlapped", world, _mixed(_shots(points, rng), rng))
 
 
 def _torch(rng: random.Random) -> Lane:

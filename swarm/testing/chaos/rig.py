@@ -43,6 +43,8 @@ class World:
     proxied: bool = False
     trouble_rate: float = 0.0
     seed: int = 0
+    shared: bool = False
+    """The clients take tasks from one queue of the server."""
     limited_disk: bool = False
     """The state folder lies on a disk that can be filled."""
     server: tuple[str, ...] = ("swarm.testing.chaos.server",)
@@ -253,8 +255,11 @@ def _player(
     name = f"player-{number}"
     arguments: list[object] = ["--url", url, "--token-file", folder / "client.token"]
     arguments += ["--folder", folder, "--client-id", name, "--tool-port", tool_port]
-    # Clients with task sets of their own never compete for one another's seats.
-    arguments += ["--parallel", world.parallel, "--task-set", f"set-{number}"]
+    arguments += ["--parallel", world.parallel]
+    if world.shared:
+        arguments += ["--shared", "--task-set", "shared"]
+    else:  # clients with task sets of their own never compete for one another's seats
+        arguments += ["--task-set", f"set-{number}"]
     if number == 0:
         arguments += ["--eval-every", world.eval_every, "--eval-token-file", folder / "eval.token"]
     return Program(

@@ -78,9 +78,10 @@ def test_a_folder_without_the_entry_or_with_other_bytes_is_refused(tmp_path):
     assert check_folder(tmp_path) == ["helper.py is not UTF-8"]
 
 
-def test_the_fingerprint_without_torch_is_the_engines_own():
+@pytest.mark.parametrize("name", ["tiny-calc", "tiny-calc-qwen"])
+def test_the_fingerprint_without_torch_is_the_engines_own(name):
     weights = pytest.importorskip("swarm.server.engine.weights")
-    folder = find_model("builtin:tiny-calc", Path())
+    folder = find_model(f"builtin:{name}", Path())
     assert weights_fingerprint(folder) == weights.fingerprint(weights.load_model(folder))
 
 

@@ -293,6 +293,15 @@ async def test_cursor_and_scroll_stay_where_they_are_while_rows_come_and_go(
         assert table.selected_key() == chosen
 
 
+def test_two_losses_of_one_task_in_the_same_instant_are_two_rows(client: SwarmClient) -> None:
+    error = RecentError(
+        at=1.0, kind="episode_aborted", text="default/t of client c: its lease ended"
+    )
+    view = client.overview().model_copy(update={"errors": [error] * 3})
+    keys = [row.key for row in tables(view, now=2.0)[-1].rows]
+    assert len(keys) == len(set(keys)) == 3
+
+
 async def test_a_server_that_goes_away_and_comes_back_is_followed(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with ExitStack() as first:

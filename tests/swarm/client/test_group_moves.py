@@ -257,7 +257,7 @@ def test_a_reservation_that_was_not_kept_releases_all() -> None:
 
 def test_a_trained_server_plays_along_and_needs_no_confirmation() -> None:
     grant, log = run(taking(), but(x_train=TRAINED))
-    assert log == [["z:train"], ["x:train"], ["x:eval"], ["y:train"], ["z:confirm", "y:confirm"]]
+    assert log == [["z:train"], ["x:train"], ["y:train"], ["x:eval"], ["z:confirm", "y:confirm"]]
     assert [s for s, m in grant.members.items() if not m.trains] == ["x"]
     assert grant.episode_id == "ep-y"
 
@@ -266,7 +266,7 @@ def test_when_nobody_trains_any_more_training_is_complete() -> None:
     trained = but(x_train=TRAINED, y_train=TRAINED, z_train=TRAINED)
     grant, log = run(taking(), trained)
     assert (grant.outcome, grant.members) == (GrantOutcome.TRAINING_COMPLETE, {})
-    assert log[-1] == ["z:abort", "x:abort", "y:abort"]
+    assert log == [["z:train"], ["x:train"], ["y:train"]]
     grant, log = run(taking(when_trained="stop"), but(x_train=TRAINED))
     assert (grant.outcome, log[-1]) == (GrantOutcome.TRAINING_COMPLETE, ["z:abort"])
 

@@ -10,8 +10,15 @@ import pytest
 
 from swarm.client import AsyncSwarmClient, ClientUsageError, SwarmClient, calls
 from swarm.client.retry import LONGEST_DELAY_S, Backoff, retry_after_s
-from swarm.protocol.episodes import GrantRequest
-from swarm.protocol.errors import AuthError, EngineFailed, QueueFull, ServerUnreachable, StateError
+from swarm.protocol.episodes import FinishRequest, GrantRequest
+from swarm.protocol.errors import (
+    AuthError,
+    EngineFailed,
+    JournalFailed,
+    QueueFull,
+    ServerUnreachable,
+    StateError,
+)
 from swarm.protocol.messages import Status
 from swarm.testing.scripted_server import http_reply as http
 from swarm.testing.scripted_server import scripted_server
@@ -64,6 +71,24 @@ def test_an_idempotent_call_survives_a_cut_connection_and_a_503() -> None:
     ):
         assert client.status().step == 4
         assert served() == 3
+
+
+def test_what_the_servers_journal_could_not_take_is_sent_again_but_no_call_is() -> None:
+    full = orjson.dumps(JournalFailed("the disk is full").envelope())
+    answer = b'{"episode_id": "e", "state": "finished", "accepted": true, "step": 0}'
+    with (
+        scripted_server([http("500 Error", full), http("200 OK", answer)]) as (url, served),
+        SwarmClient(url, "t") as client,
+    ):
+        assert client.send(calls.finish("e", FinishRequest(reward=1.0))).accepted
+        assert served() == 2
+    with (
+        scripted_server([http("500 Error", full)]) as (url, served),
+        SwarmClient(url, "t") as client,
+    ):
+        with pytest.raises(JournalFailed):
+            client.send(calls.chat("key", {}, 5.0))
+        assert served() == 1
 
 
 async def test_the_async_client_retries_the_same_way() -> None:

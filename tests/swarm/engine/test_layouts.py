@@ -8,7 +8,16 @@ import torch
 from swarm.protocol.errors import ConfigError
 from swarm.server.engine.decoder import Decoder, Part
 from swarm.server.engine.model import Llama, LlamaConfig
+from swarm.server.engine.sampler import Sampler
 from swarm.server.engine.weights import load_model, save_weights
+from swarm.server.model_files import resolve_model
+from swarm.server.ports import GenerateRequest
+from swarm.server.tracking.tokenizer import ChatTokenizer
+
+QUESTION = (
+    "<s><|system|>Use the tool to add two numbers.\nTool: calculator<|end|>"
+    "<|user|>Compute %s.<|end|><|assistant|>"
+)
 
 LAYOUTS = {
     "qwen2": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]},
@@ -57,8 +66,10 @@ def test_the_sampler_sees_the_logits_of_the_trainer(shaken):
     decoder = Decoder(model, slots=3, capacity=48)
     rows = torch.randint(0, 50, (2, 12)).tolist()
     got = [decoder.extend([Part([1, 2], [0, 0], rows[0][:9] + rows[1][:9], [9, 9])])[:2]]
-    for at in range(9, 12):
-        got.append(decoder.extend([Part([1, 2], [at, at], [row[at] for row in rows])])[:2])
+    got += [
+        decoder.extend([Part([1, 2], [at, at], [row[at] for row in rows])])[:2]
+        for at in range(9, 12)
+    ]
     with torch.no_grad():
         expected = model(torch.tensor(rows))[:, 8:]
     torch.testing.assert_close(torch.stack(got, 1), expected, atol=1e-5, rtol=1e-4)
@@ -87,6 +98,56 @@ def test_published_defaults_hold_where_a_config_is_silent(small_config):
     }
     two = LlamaConfig.from_dict(silent | {"model_type": "qwen2"})
     three = LlamaConfig.from_dict(silent | {"model_type": "qwen3"})
-    assert (two.head_dim, two.attention_bias, two.output_bias, two.qk_norm) == (6, True, False, False)
+    assert (two.head_dim, two.attention_bias, two.output_bias, two.qk_norm) == (
+        6,
+        True,
+        False,
+        False,
+    )
     assert (three.head_dim, three.attention_bias, three.qk_norm) == (128, False, True)
     assert two.max_position_embeddings == three.max_position_embeddings == 32768
+
+
+@pytest.mark.filterwarnings("default")  # the other library's own warnings are not ours to fail on
+def test_the_shipped_qwen_model_is_read_by_transformers_with_the_same_logits():
+    transformers = pytest.importorskip("transformers")
+    folder = resolve_model("builtin:tiny-calc-qwen")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    ids = torch.tensor([ChatTokenizer.from_folder(folder).encode(QUESTION % "37+48")])
+    with torch.no_grad():
+        torch.testing.assert_close(
+            load_model(folder)(ids), theirs(ids).logits, atol=1e-4, rtol=1e-4
+        )
+
+
+def test_with_head_norms_too_tokens_do_not_depend_on_who_shares_the_batch():
+    folder = resolve_model("builtin:tiny-calc-qwen")
+    model, tokenizer = load_model(folder), ChatTokenizer.from_folder(folder)
+    requests = [
+        GenerateRequest(
+            request_id=f"{a}+{b}",
+            prompt_ids=tokenizer.encode(QUESTION % f"{a}+{b}"),
+            max_tokens=20,
+            temperature=1.0,
+            stop_token_ids=tokenizer.eos_ids,
+            noise_key=f"{a}/{b}",
+            affinity=f"{a}/{b}",
+        )
+        for a in range(10, 16)
+        for b in (7, 48, 923)
+    ]
+    together = sample(Sampler(model, tokenizer.decode), requests)
+    for request in requests[::5]:
+        alone = sample(Sampler(model, tokenizer.decode), [request])
+        assert alone[request.request_id] == together[request.request_id]
+
+
+def sample(sampler, requests):
+    """Token ids of each request, all sampled together."""
+    found = {r.request_id: [] for r in requests}
+    for request in requests:
+        sampler.submit(request)
+    while sampler.busy:
+        for chunk in sampler.tick():
+            found[chunk.request_id] += chunk.token_ids
+    return found

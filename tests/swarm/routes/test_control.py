@@ -247,14 +247,14 @@ async def test_an_unknown_route_and_a_wrong_method_get_the_envelope_without_the_
     assert wrong.headers["x-should-retry"] == "false"
 
 
-async def test_a_body_that_is_not_json_or_too_large_is_400(rig):
+async def test_a_body_that_is_not_json_is_400_and_one_too_large_413(rig):
     broken = await rig.ask("POST", "/swarm/episodes", rig.tokens.client, content=b"{")
     assert broken.status_code == 400
     assert "not JSON" in broken.json()["error"]["message"]
     large = await rig.ask(
         "POST", "/swarm/episodes", rig.tokens.client, content=b"x" * (64 * 1024 * 1024 + 1)
     )
-    assert large.status_code == 400
+    assert large.status_code == 413
     assert "larger than" in large.json()["error"]["message"]
 
 

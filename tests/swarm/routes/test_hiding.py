@@ -9,7 +9,7 @@ from swarm.server.routes.app import create_app
 from swarm.server.service.service import SwarmService
 from swarm.testing import ToyFleet
 
-SECRET = "s3cr3t-s3cr3t-s3cr3t"  # noqa: S105 - of nobody
+SECRET = "s3cr3t-s3cr3t-s3cr3t"
 
 
 @pytest.fixture

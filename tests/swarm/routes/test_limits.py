@@ -49,6 +49,7 @@ ODD = {
     "huge min_tokens": {"min_tokens": 1 << 80},
     "huge stop id": {"stop_token_ids": [1 << 70]},
     "odd kwargs": {"chat_template_kwargs": {"bos_token": 5, "eos_token": [], "x": {"y": None}}},
+    "long role": {"messages": [{"role": "x" * 100_000, "content": "x"}]},
     "odd content": {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
     "odd call": {
         "messages": [
@@ -85,7 +86,9 @@ async def test_an_odd_request_is_answered_and_never_with_a_5xx(rig, path, what):
     assert trace.status_code == 200
 
 
-@pytest.mark.parametrize("raw", [b"[" * 5000, b'{"a":' * 5000, b"{" + b"[" * 199_999, b"\xff", b"nul"])
+@pytest.mark.parametrize(
+    "raw", [b"[" * 5000, b'{"a":' * 5000, b"{" + b"[" * 199_999, b"\xff", b"nul"]
+)
 async def test_broken_json_is_400_or_413(rig, raw):
     key = (await rig.grant())["api_key"]
     answer = await rig.ask("POST", "/v1/chat/completions", key, content=raw)

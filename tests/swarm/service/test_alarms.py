@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from swarm.protocol.clients import ClientRegistration
-from swarm.protocol.episodes import AbortRequest, FinishRequest
 from swarm.protocol.config import SamplingConfig
+from swarm.protocol.episodes import AbortRequest, FinishRequest
 from swarm.protocol.errors import ContextLengthExceeded, JournalFailed
 from swarm.protocol.states import EngineState, EpisodeState
 from swarm.server.service.alarms import Alarms

@@ -325,3 +325,30 @@ async def test_a_commit_whose_answer_a_crash_lost_is_answered_the_same_after_it(
     async with toy_service(tmp_path / "two", resume=True) as service:
         assert (await service.commit(grant.episode_id)).accepted
         assert service.pool().episodes_finished == 1
+
+
+async def test_a_killed_server_resumes_with_an_eval_episode_that_was_prepared(
+    tmp_path, make_config
+):
+    async with toy_service(tmp_path / "one", make_config()) as service:
+        grant = await take(service, "held-out", kind=EpisodeKind.EVAL)
+        assert (await service.prepare(grant.episode_id, FinishRequest())).prepared
+        await asyncio.to_thread(shutil.copytree, tmp_path / "one", tmp_path / "two")
+    async with toy_service(tmp_path / "two", resume=True) as service:
+        second = await take(service, "held-out", kind=EpisodeKind.EVAL)
+        assert (grant.repeat_index, second.repeat_index) == (0, 1)
+        assert (await service.commit(grant.episode_id)).accepted
+
+
+async def test_a_repeated_finish_is_answered_as_the_first_when_the_step_left_it_out(
+    tmp_path, make_config
+):
+    config = make_config(policy="C3", tasks=1, repeat=1, max_groups_factor=1, stop_at_step=1)
+    async with toy_service(tmp_path, config) as service:
+        grant = await take(service, "a")
+        first = await service.finish(grant.episode_id, FinishRequest(reward=1.0))
+        await retry_until(lambda: service.status().state is S.TRAINED)
+    async with toy_service(tmp_path, resume=True) as service:
+        again = await service.finish(grant.episode_id, FinishRequest(reward=1.0))
+        assert (first.accepted, again.accepted) == (True, True)
+        assert again.reason == "zero_advantage"

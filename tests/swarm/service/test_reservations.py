@@ -145,3 +145,11 @@ async def test_the_task_of_a_shared_queue_that_was_only_reserved_is_not_lost_in_
     async with toy_service(tmp_path, resume=True) as service:
         again = await take(service, "")
         assert (again.group_id, again.task_id) == (unused.group_id, unused.task_id)
+
+
+async def test_a_stop_frees_a_reservation_and_the_group_that_it_alone_opened(tmp_path, make_config):
+    async with toy_service(tmp_path, make_config()) as service:
+        await reserve(service, "a")
+        await service.stop()
+        await service.start()
+        assert service.pool().wanted == []

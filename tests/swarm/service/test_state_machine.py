@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import httpx
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -35,6 +36,18 @@ from swarm.testing.control_model import ControlModel, ModelEpisode, Phase, Rules
 CLIENTS = st.sampled_from(["ann", "bob"])
 TASKS = st.sampled_from(["t0", "t1", "t2"])
 WHICH = st.integers(0, 11)
+MOVES = (
+    "call",
+    "call",
+    "finish",
+    "finish",
+    "prepare",
+    "commit",
+    "abort",
+    "confirm",
+    "finish_badly",
+)
+BAD_REWARDS = st.sampled_from([math.nan, math.inf, 1e12])
 REWARDS = st.sampled_from([0.0, 1.0])
 POLICIES = (CollectionPolicy.C1, CollectionPolicy.C2, CollectionPolicy.C3)
 IDLE_S, TOTAL_S, LEASE_S, DRAIN_S = 10.0, 40.0, 25.0, 0.1
@@ -143,13 +156,13 @@ class ControlApi(RuleBasedStateMachine):
 
     # -- clients --------------------------------------------------------------------------------------------
 
-    @rule(client=CLIENTS)
-    def register(self, client):
-        self.ask("POST", "/swarm/clients", json={"client_id": client})
-        self.model.register(client)
-
-    @rule(client=CLIENTS)
-    def heartbeat(self, client):
+    @rule(client=CLIENTS, anew=st.booleans())
+    def a_client_speaks(self, client, anew):
+        """Registers (anew), or renews its lease."""
+        if anew:
+            self.ask("POST", "/swarm/clients", json={"client_id": client})
+            self.model.register(client)
+            return
         known = client in self.model.leases
         self.ask("POST", f"/swarm/clients/{client}/heartbeat", expect=200 if known else 404)
         self.model.seen(client)
@@ -211,23 +224,26 @@ class ControlApi(RuleBasedStateMachine):
         assert again["episode_id"] == episode.episode_id
         return episode
 
-    @precondition(lambda self: self.model.episodes)
-    @rule(which=WHICH)
-    def confirm(self, which):
-        episode = self.pick(which)
+    def confirm(self, episode):
         path = f"/swarm/episodes/{episode.episode_id}/confirm"
         self.ask("POST", path, expect=200 if episode.is_open else 410)
         if episode.is_open:
             self.model.seen(episode.client)
             self.model.confirm(episode)
 
-    # -- calls ----------------------------------------------------------------------------------------------
-
     @precondition(lambda self: self.model.episodes)
-    @rule(which=WHICH)
-    def calls(self, which):
+    @rule(which=WHICH, how=st.sampled_from(MOVES), reward=REWARDS, bad=BAD_REWARDS)
+    def an_episode_goes_on(self, which, how, reward, bad):
+        """One request of, or about, one of the open episodes or of the few that ended last."""
         episode = self.pick(which)
-        self.call(episode)
+        if how in ("finish", "prepare"):
+            getattr(self, how)(episode, reward)
+        elif how == "finish_badly":
+            self.finish_badly(episode, bad)
+        else:
+            getattr(self, how)(episode)
+
+    # -- calls ----------------------------------------------------------------------------------------------
 
     def call(self, episode):
         can = episode.is_open and not episode.prepared and self.model.phase is not Phase.OFFLINE
@@ -246,21 +262,12 @@ class ControlApi(RuleBasedStateMachine):
     def end(self, episode, verb, **kwargs):
         return self.ask("POST", f"/swarm/episodes/{episode.episode_id}/{verb}", **kwargs)
 
-    @precondition(lambda self: self.model.episodes)
-    @rule(which=WHICH, reward=REWARDS)
-    def finishes(self, which, reward):
-        episode = self.pick(which)
-        self.finish(episode, reward)
-
     def finish(self, episode, reward):
         reply = self.end(episode, "finish", json={"reward": reward})
         self.model.finish(episode, reward)
         assert (reply["state"], reply["accepted"]) == (episode.state.value, episode.accepted)
 
-    @precondition(lambda self: self.model.episodes)
-    @rule(which=WHICH, value=st.sampled_from([math.nan, math.inf, 1e12]))
-    def finish_with_a_reward_that_is_none(self, which, value):
-        episode = self.pick(which)
+    def finish_badly(self, episode, value):
         refused = episode.is_open and not episode.prepared
         body = json.dumps({"reward": value}).encode()
         self.end(episode, "finish", content=body, expect=422 if refused else 200)
@@ -269,18 +276,12 @@ class ControlApi(RuleBasedStateMachine):
         else:
             self.model.finish(episode, 0.0)
 
-    @precondition(lambda self: self.model.episodes)
-    @rule(which=WHICH, reward=REWARDS)
-    def prepare(self, which, reward):
-        episode = self.pick(which)
+    def prepare(self, episode, reward):
         reply = self.end(episode, "prepare", json={"reward": reward})
         self.model.prepare(episode, reward)
         assert reply["prepared"] == (episode.prepared or episode.accepted)
 
-    @precondition(lambda self: self.model.episodes)
-    @rule(which=WHICH)
-    def commit(self, which):
-        episode = self.pick(which)
+    def commit(self, episode):
         refused = episode.is_open and not episode.prepared
         reply = self.end(episode, "commit", expect=409 if refused else 200)
         if refused:
@@ -289,10 +290,7 @@ class ControlApi(RuleBasedStateMachine):
         self.model.finish(episode, math.nan)
         assert (reply["state"], reply["accepted"]) == (episode.state.value, episode.accepted)
 
-    @precondition(lambda self: self.model.episodes)
-    @rule(which=WHICH)
-    def abort(self, which):
-        episode = self.pick(which)
+    def abort(self, episode):
         reply = self.end(episode, "abort", json={})
         self.model.abort(episode)
         assert (reply["state"], reply["accepted"]) == (episode.state.value, episode.accepted)
@@ -304,7 +302,10 @@ class ControlApi(RuleBasedStateMachine):
         self.do(self.clock.advance(seconds))
         self.model.advance(seconds)
 
-    @rule()
+    @rule(what=st.sampled_from(["the_engine_dies", "stop", "start", "restart"]))
+    def something_happens(self, what):
+        getattr(self, what)()
+
     def the_engine_dies(self):
         if self.model.phase is Phase.OFFLINE:
             return
@@ -322,19 +323,16 @@ class ControlApi(RuleBasedStateMachine):
             mark = self._mark = ((status.step, self.lives), status.engine_restarts)
         return mark[1]
 
-    @rule()
     def stop(self):
         self.ask("POST", "/swarm/engine/stop")
         self.model.stop()
 
-    @rule()
     def start(self):
         self.ask("POST", "/swarm/engine/start")
         self.model.start()
 
-    @rule()
-    def the_server_is_killed_and_resumes(self):
-        """Its files as they are at this moment are all that the next process has."""
+    def restart(self):
+        """The process is killed. Its files as they are at this moment are all that the next process has."""
         self.lives += 1
         after = self.base / str(self.lives)
         shutil.copytree(self.folder, after)
@@ -399,4 +397,10 @@ def run(examples, steps, **options):
 
 
 def test_the_control_api_does_what_its_model_does():
-    run(30, 40, derandomize=True)
+    run(20, 40, derandomize=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_control_api_does_what_its_model_does_in_orders_nobody_has_seen_before():
+    run(50, 50, print_blob=True)

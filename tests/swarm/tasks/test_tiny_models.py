@@ -49,7 +49,7 @@ def test_the_demonstrations_are_what_the_template_writes(
     shipped: tuple[ChatTokenizer, Dialect],
 ) -> None:
     tokenizer, dialect = shipped
-    rng = random.Random(5)  # noqa: S311
+    rng = random.Random(5)
     for _ in range(20):
         segments = demos.draw_demo(rng, mental=0.2, slip=0.1, dialect=dialect)
         messages = transcript(segments, dialect)
@@ -99,7 +99,7 @@ def test_the_second_tokenizer_and_template_read_the_same_in_transformers() -> No
     folder = resolve_model("builtin:tiny-calc-qwen")
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     ours = ChatTokenizer.from_folder(folder)
-    rng = random.Random(7)  # noqa: S311
+    rng = random.Random(7)
     for _ in range(5):
         dialect = sentence_tokenizer.DIALECT
         segments = demos.draw_demo(rng, mental=0.2, slip=0.0, dialect=dialect)

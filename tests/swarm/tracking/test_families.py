@@ -119,7 +119,9 @@ def test_thinking_that_a_client_brings_along_is_written_as_the_template_wants() 
     turn = [user("1+2?"), {**said, "tool_calls": [call]}, {"role": "tool", "content": "3"}]
     text = talk.tokenizer.decode(talk.tree.prepare(turn, TOOLS, {}).prompt_ids)
     assert "<think>\nhm\n</think>\n\nok" in text
-    old = talk.tokenizer.decode(talk.tree.prepare([*turn, said, user("2+2?")], TOOLS, {}).prompt_ids)
+    old = talk.tokenizer.decode(
+        talk.tree.prepare([*turn, said, user("2+2?")], TOOLS, {}).prompt_ids
+    )
     assert "hm" not in old  # the template leaves the thinking of earlier questions out
 
 
@@ -152,7 +154,9 @@ def test_a_template_that_is_told_not_to_think_closes_the_thought_itself() -> Non
     assert call.reply == {"role": "assistant", "content": "It is 3."}
 
 
-def test_ids_of_calls_are_what_mistrals_templates_take_and_stay_the_same_at_the_same_place() -> None:
+def test_ids_of_calls_are_what_mistrals_templates_take_and_stay_the_same_at_the_same_place() -> (
+    None
+):
     ids = {call_name("mistral", "0.0-abc", n) for n in range(9)}
     assert len(ids) == 9
     assert all(len(one) == 9 and one.isalnum() for one in ids)

@@ -66,6 +66,11 @@ _MESSAGES = {
     "thinking": _OBJECT,
     "stream": _FLAG,
 }
+_PAGE = {
+    "order": {"type": "string", "enum": ["asc", "desc"]},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+    "after": _TEXT,
+}
 _ABOUT = "The key is an episode's. Parameters that this server does not know are tolerated and listed in the trace."
 
 
@@ -84,7 +89,10 @@ def dialect_paths() -> dict[str, Any]:
             "get": _entry("read_response", "A stored response"),
             "delete": _entry("delete_response", "Forget a stored response"),
         },
-        f"{one}/input_items": {"get": _entry("response_input", "Input items of a response")},
+        f"{one}/input_items": {
+            "get": _entry("response_input", "Input items of a response")
+            | {"parameters": [_query(name, schema) for name, schema in _PAGE.items()]}
+        },
         "/messages": {
             "post": _post("messages", "Message (Anthropic)", _MESSAGES, ["messages", "max_tokens"])
         },
@@ -112,7 +120,8 @@ def _placed(operation: dict[str, Any], prefix: str, path: str) -> dict[str, Any]
     placed = operation | {"operationId": f"{operation['operationId']}{'_by_url' if by_url else ''}"}
     if names:
         placed["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": _TEXT} for name in names
+            *({"name": name, "in": "path", "required": True, "schema": _TEXT} for name in names),
+            *operation.get("parameters", ()),
         ]
     return placed
 
@@ -128,6 +137,10 @@ def _post(
     }
     content = {"application/json": {"schema": schema}}
     return _entry(operation_id, summary) | {"requestBody": {"required": True, "content": content}}
+
+
+def _query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": schema}
 
 
 def _entry(operation_id: str, summary: str) -> dict[str, Any]:

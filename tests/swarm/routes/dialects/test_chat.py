@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from swarm.protocol.errors import RequestError
 from swarm.server.routes.dialects.chat.reply import completion
@@ -182,3 +182,10 @@ def test_a_stream_is_named_by_its_answer(events: Any) -> None:
     raw = stream.write(ChatDelta(text="a", response_id="ep-1.7"))
     raw += stream.write(ChatDelta(final=make_reply("a"), response_id="ep-1.7"))
     assert {chunk["id"] for _, chunk in events(raw) if chunk} == {"chatcmpl-ep-1.7"}
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
+def test_thinking_that_is_sent_back_has_one_name(key: str) -> None:
+    said = {"role": "assistant", "content": "ok", key: "hm"}
+    call = _read(messages=[{"role": "user", "content": "x"}, said]).call
+    assert call.messages[1] == {"role": "assistant", "content": "ok", "reasoning_content": "hm"}

@@ -75,3 +75,32 @@ def test_a_stream_adds_up_to_the_whole_answer(events: Any) -> None:
         found[-2]["usage"]
         == completion(body, [make_answer(first), make_answer(second)], "m")["usage"]
     )
+
+
+def test_tokens_without_text_of_their_own_are_streamed_too_each_once(events: Any) -> None:
+    body = _read(return_token_ids=True)
+    stream = CompletionStream(body, "ep-1.0", "m")
+    reply = make_reply("é")
+    raw = stream.write(0, ChatDelta(token_ids=[4]))
+    raw += stream.write(0, ChatDelta(text="é", token_ids=[5]))
+    raw += stream.write(0, ChatDelta(final=reply))
+    choices = [chunk["choices"][0] for _, chunk in events(raw) if chunk is not None]
+    assert [i for choice in choices for i in choice["token_ids"]] == reply.token_ids
+    assert "".join(choice["text"] for choice in choices) == "é"
+
+
+def test_an_echo_comes_first_and_once_for_each_choice(events: Any) -> None:
+    body = _read(echo=True, n=2)
+    replies = [make_reply("x", prompt_text="hi", index=index) for index in range(2)]
+    whole = completion(body, [make_answer(*replies)], "m")
+    assert [choice["text"] for choice in whole["choices"]] == ["hix", "hix"]
+    stream = CompletionStream(body, "ep-1.0", "m")
+    deltas = [ChatDelta(index=0, text="x", prompt_text="hi", response_id="ep-1.4")]
+    deltas += [ChatDelta(index=r.index, prompt_text="hi", final=r) for r in replies]
+    found = [chunk for _, chunk in events(b"".join(stream.write(0, d) for d in deltas)) if chunk]
+    texts = ["", ""]
+    for chunk in found:
+        for choice in chunk["choices"]:
+            texts[choice["index"]] += choice["text"]
+    assert texts == ["hix", "hix"]
+    assert {chunk["id"] for chunk in found} == {"cmpl-ep-1.4"}

@@ -73,6 +73,8 @@ def _message(item: Any, where: str) -> dict[str, Any]:
     message["role"] = ROLES[role]
     content = item.get("content")
     message["content"] = content if isinstance(content, str) else _content(content, f"{where}.content")
+    if isinstance(item.get("reasoning"), str):  # newer vLLM's word for it
+        message.setdefault("reasoning_content", message.pop("reasoning"))
     if "tool_calls" in message:
         message["tool_calls"] = _tool_calls(message["tool_calls"], f"{where}.tool_calls")
         if not message["tool_calls"]:

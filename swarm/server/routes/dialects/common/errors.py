@@ -22,9 +22,18 @@ TYPES = {
 """HTTP status -> type; every other one is a ``server_error``."""
 
 
+LONGEST_MESSAGE = 1000
+
+
+def cut(message: str) -> str:
+    """Return an error's text; one that repeats a long value of the request is cut."""
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}..."
+
+
 def openai_envelope(error: SwarmError) -> dict[str, Any]:
     """Return the body for ``error``. ``class`` names our own error, so that the swarm client raises the same one again."""
     own = error.envelope()["error"]
+    own["message"] = cut(own["message"])
     kind = TYPES.get(error.status, "server_error")
     known = {"type": kind, "param": error.details.get("parameter"), "class": own["type"]}
     return {"error": own | known}

@@ -15,9 +15,7 @@ MAX_TAG = 64
 MAX_COUNT_DIGITS = 9
 
 
-def mark(
-    call: ChatCall, headers: Mapping[str, str], raw: bytes, swarm: Any, part: int = 0
-) -> None:
+def mark(call: ChatCall, headers: Mapping[str, str], raw: bytes, swarm: Any, part: int = 0) -> None:
     """Fill in tag, exclusion and retry marks of ``call``; a tag of the body wins over one of the header.
 
     ``part`` tells the calls of one request apart. ``raw`` is the body as it came: an SDK's retry repeats it byte for byte (RFC 9110 leaves retries to the client; the OpenAI

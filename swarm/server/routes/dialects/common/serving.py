@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import orjson
@@ -151,17 +152,23 @@ def both(
 ) -> list[Route]:
     """Return the route under both prefixes; errors come in the dialect's ``envelope``."""
 
+    def refused(request: Request, error: SwarmError) -> Response:
+        log_own_trouble(request, error)
+        content = orjson.dumps(envelope(error), default=str)
+        return Response(
+            content,
+            status_code=error.status,
+            headers=error_headers(error.status),
+            media_type="application/json",
+        )
+
     async def guarded(request: Request) -> Response:
         try:
-            return await handler(request)
+            response = await handler(request)
         except SwarmError as error:
-            log_own_trouble(request, error)
-            content = orjson.dumps(envelope(error), default=str)
-            return Response(
-                content,
-                status_code=error.status,
-                headers=error_headers(error.status),
-                media_type="application/json",
-            )
+            return refused(request, error)
+        if isinstance(response, EventStream):
+            response.refuse = partial(refused, request)
+        return response
 
     return [Route(f"{prefix}{path}", guarded, methods=methods) for prefix in PREFIXES]

@@ -108,7 +108,8 @@ class CompletionStream:
         if index not in self._begun and delta.prompt_text:
             blocks.append(self._block(index, delta.prompt_text, None, {}))
         self._begun.add(index)
-        if delta.text or (delta.token_ids and self._body.logprobs is not None):
+        wants_tokens = self._body.logprobs is not None or self._body.return_token_ids
+        if delta.text or (delta.token_ids and wants_tokens):
             blocks.append(self._piece(index, delta))
         if delta.final is not None:
             self._prompt_tokens[prompt] = delta.final.prompt_tokens

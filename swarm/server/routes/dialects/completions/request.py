@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from swarm.protocol.errors import RequestError
 from swarm.server.routes.dialects.common.fields import Fields, unsupported, wrong
@@ -80,7 +82,7 @@ def read_completions_body(body: dict[str, Any]) -> CompletionsBody:
     call.unknown = fields.unknown()
     call.wants_tokens = call.logprobs or token_ids
     return CompletionsBody(
-        calls=[replace(call, prompt=prompt) for prompt in prompts],
+        calls=[msgspec.structs.replace(call, prompt=prompt) for prompt in prompts],
         stream=stream,
         include_usage=options.flag("include_usage"),
         return_token_ids=token_ids,

@@ -6,6 +6,7 @@ import secrets
 from typing import Any
 
 from swarm.protocol.errors import SwarmError
+from swarm.server.routes.dialects.common.errors import cut
 from swarm.server.routes.dialects.messages.stream import event
 
 TYPES = {
@@ -25,7 +26,7 @@ TYPES = {
 def envelope(error: SwarmError, *, request_id: str = "") -> dict[str, Any]:
     """Return the body for ``error``; ``code``, ``hint`` and ``details`` of our own tree come along."""
     own = {"code": error.code, "hint": error.hint, "details": error.details}
-    text = f"{error.message} hint: {error.hint}" if error.hint else error.message
+    text = cut(error.message) + (f" hint: {error.hint}" if error.hint else "")
     kind = TYPES.get(error.status, "api_error")
     return {
         "type": "error",
