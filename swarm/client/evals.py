@@ -148,9 +148,7 @@ async def run_eval_async(
         evaluation.close()
 
 
-def run_eval(
-    tasks: Any, agent: Agent, *, client: AnyClient, **options: Any
-) -> EvalReport:
+def run_eval(tasks: Any, agent: Agent, *, client: AnyClient, **options: Any) -> EvalReport:
     """``run_eval_async`` for a script without an event loop; connects like ``client`` and leaves it open."""
 
     async def go() -> EvalReport:
@@ -163,9 +161,7 @@ def run_eval(
 class _Evaluation:
     """What the episodes of one ``run_eval`` share."""
 
-    def __init__(
-        self, agent: Agent, client: Asked, options: EvalOptions, client_id: str
-    ) -> None:
+    def __init__(self, agent: Agent, client: Asked, options: EvalOptions, client_id: str) -> None:
         self._agent, self._client, self._options, self._id = agent, client, options, client_id
         self._threads = None if is_async(agent) else sync_twin(client)
         self._seats = asyncio.Semaphore(options.parallel)

@@ -42,7 +42,9 @@ class OpenAIClients:
     def sync(self, base_url: str, api_key: str) -> OpenAI:
         """A synchronous SDK client for one episode."""
         if self._sync is None:
-            self._sync = load_sdk().OpenAI(base_url=base_url, api_key=api_key, timeout=self._timeout_s)
+            self._sync = load_sdk().OpenAI(
+                base_url=base_url, api_key=api_key, timeout=self._timeout_s
+            )
         assert self._sync is not None
         return self._sync.with_options(base_url=base_url, api_key=api_key)
 

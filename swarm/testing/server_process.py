@@ -55,9 +55,7 @@ def start_server(state_dir: Path, *arguments: str, deadline_s: float = 30.0) -> 
     # Not among the servers of the person who runs the tests.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(state_dir / "xdg")}
     with log.open("ab") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=output, env=environment
-        )
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     until = time.monotonic() + deadline_s
     while not ready.exists():
         if process.poll() is not None or time.monotonic() > until:

@@ -14,7 +14,17 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 TARGETS = {"setup", "demo", "test", "test-all", "lint", "types"}
-TARGETS |= {"bench", "docs", "clean", "constraints", "help", "chaos", "chaos-swarm", "soak", "conformance"}
+TARGETS |= {
+    "bench",
+    "docs",
+    "clean",
+    "constraints",
+    "help",
+    "chaos",
+    "chaos-swarm",
+    "soak",
+    "conformance",
+}
 DECISIONS = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
 
 

@@ -289,4 +289,5 @@ def test_any_branching_conversation_extends_what_was_sampled_and_reads_like_the_
     for rows in (by_token, by_text):
         spans = [span for row in rows for span in row.spans]
         assert sum(span.end - span.start for span in spans) == sampled_tokens(tree.calls)
-    assert len(by_text) <= len(by_token)  # an answer that was cut is also a token prefix of its twin
+    # Fewer by text are possible: an answer that was cut is also a token prefix of its twin.
+    assert len(by_text) <= len(by_token)

@@ -72,7 +72,9 @@ def _message(item: Any, where: str) -> dict[str, Any]:
     message = {key: field for key, field in item.items() if field is not None}
     message["role"] = ROLES[role]
     content = item.get("content")
-    message["content"] = content if isinstance(content, str) else _content(content, f"{where}.content")
+    message["content"] = (
+        content if isinstance(content, str) else _content(content, f"{where}.content")
+    )
     if isinstance(item.get("reasoning"), str):  # newer vLLM's word for it
         message.setdefault("reasoning_content", message.pop("reasoning"))
     if "tool_calls" in message:
