@@ -5,16 +5,17 @@ import asyncio
 import pytest
 
 from swarm.protocol.config import BatchConfig, CheckpointConfig, TrainConfig
+from swarm.protocol.episodes import FinishRequest
 from swarm.protocol.states import EngineState
-from swarm.testing import retry_until
+from swarm.testing import retry_until, settle
 from swarm.testing.chaos.ledger import Claim
 from swarm.testing.server_fixture import ask, reward_by_tokens, take, toy_service
+
+RESTING = (EngineState.ROLLING, EngineState.TRAINED)
 
 
 async def play_two_steps(folder):
     """Two steps of two groups of two, played to their end; returns the claims."""
-    from swarm.protocol.episodes import FinishRequest
-
     claims = {}
     config = TrainConfig(
         engine="toy",
@@ -29,7 +30,8 @@ async def play_two_steps(folder):
             task = pool.wanted[0].task_id if pool.wanted else f"t{pool.step}.{len(pool.task_ids)}"
             grant = await take(service, task)
             if not grant.episode_id:
-                await retry_until(lambda step=pool.step: service.status().step > step)
+                await settle()
+                await retry_until(lambda: service.status().state in RESTING)
                 continue
             reward = reward_by_tokens(grant, await ask(service, grant))
             reply = await service.finish(grant.episode_id, FinishRequest(reward=reward))

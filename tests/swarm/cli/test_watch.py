@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -378,7 +379,10 @@ def test_a_real_terminal_gets_no_foreign_sequence_and_q_leaves(
     )
     os.close(child)
     try:
-        seen = read_until(main, lambda raw: b"default/sum" in raw and b"owned" in raw)
+        # Colours may change inside of a word, and a part of the screen may be drawn again: only text counts.
+        seen = read_until(
+            main, lambda raw: b"sum" in (text := CSI.sub(b"", raw)) and b"owned" in text
+        )
         assert b"\x1b]0;owned" not in seen
         assert b"\x1b[2J\x1b]0" not in seen
         assert b"\x00" not in seen
@@ -389,6 +393,9 @@ def test_a_real_terminal_gets_no_foreign_sequence_and_q_leaves(
         process.kill()
         process.wait(10)
         os.close(main)
+
+
+CSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def read_until(main: int, enough: Callable[[bytes], bool], timeout_s: float = 60.0) -> bytes:
