@@ -5,7 +5,7 @@ import pytest
 from swarm.testing.chaos.faults import Provoke, ShotFault
 from swarm.testing.chaos.lane import Lane, play
 from swarm.testing.chaos.plans import EVAL_EVERY, PROVOKED, SHARED_ONLY, TORCH_ONLY, toy_config
-from swarm.testing.chaos.rig import World
+from swarm.testing.chaos.world import World
 from swarm.triggers import Action, Point, recording
 
 

@@ -143,8 +143,7 @@ class Endings:
         if not unused and fate is not FateReason.CODE_CHANGED:
             self._core.clients.failed(episode.client_id)
         if episode.kind is EpisodeKind.EVAL:
-            if episode.step == self._core.trained_step:
-                self._core.eval_slots.give_back(episode.group_id, episode.repeat_index)
+            self._free_eval(episode)
         elif unused:
             self._core.pool.unreserve(episode)
         else:
@@ -197,6 +196,8 @@ class Endings:
         for episode in [e for e in self._core.book.open() if not e.prepared]:
             if episode.kind is EpisodeKind.TRAIN:
                 self._core.pool.release(episode)
+            else:
+                self._free_eval(episode)
             try:
                 self._end(episode, EpisodeState.ABORTED, reason, FateReason.EPISODE_ABORTED)
                 if episode.kind is EpisodeKind.TRAIN:
@@ -206,6 +207,11 @@ class Endings:
                 if episode.is_open:
                     self._close(episode, EpisodeState.ABORTED, reason)
         self._core.bell.ring()
+
+    def _free_eval(self, episode: Episode) -> None:
+        """Give the number of a lost eval episode to the next one of its item, which then samples the same tokens."""
+        if episode.step == self._core.trained_step:
+            self._core.eval_slots.give_back(episode.group_id, episode.repeat_index)
 
     def forsake(self, reason: str) -> None:
         """End what is open of a run that is over; no pool and no account of the new one hears of it."""

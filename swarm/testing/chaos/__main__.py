@@ -21,7 +21,7 @@ from swarm.testing.chaos.lane import Lane, Outcome, play, undisturbed
 from swarm.testing.chaos.plans import TORCH, TOY, lanes
 from swarm.testing.chaos.report import document, problems, table, verdict
 
-AT_ONCE = 4
+AT_ONCE = 5
 """Lanes at a time: they mostly wait for processes to come back."""
 
 
@@ -65,18 +65,17 @@ def _parse() -> argparse.Namespace:
 def _play_all(
     chosen: Sequence[Lane], folder: Path, say: Callable[[str], None], at_once: int
 ) -> list[Outcome]:
-    """Play the undisturbed runs that the lanes are compared with, then the lanes, longest first."""
+    """Play the undisturbed runs that the lanes are compared with, and beside them the lanes."""
     with ThreadPoolExecutor(at_once) as pool:
         references = {
             name: pool.submit(undisturbed, folder / f"undisturbed-{name}", lane.world)
             for name, lane in _longest(chosen).items()
         }
-        expected = {name: future.result() for name, future in references.items()}
-        say(f"undisturbed: {', '.join(f'{n} {len(e)} steps' for n, e in expected.items())}")
-        running: list[Future[Outcome]] = [
-            pool.submit(play, lane, folder / lane.name, _expected(lane, expected), say)
-            for lane in chosen
-        ]
+        running: list[Future[Outcome]] = []
+        for lane in chosen:
+            reference = references.get(lane.reference)
+            expected = reference.result if reference is not None else None
+            running.append(pool.submit(play, lane, folder / lane.name, expected, say))
         return [future.result() for future in running]
 
 
@@ -86,14 +85,11 @@ def _longest(chosen: Sequence[Lane]) -> dict[str, Lane]:
     for name in (TOY, TORCH):
         own = [lane for lane in chosen if lane.reference == name]
         if own:
-            found[name] = max(own, key=lambda lane: lane.world.config["stop_at_step"])
+            # Evaluations change no weights and take time.
+            found[name] = max(
+                own, key=lambda o: (o.world.config["stop_at_step"], -o.world.eval_every)
+            )
     return found
-
-
-def _expected(lane: Lane, references: dict[str, list[str]]) -> list[str] | None:
-    if not lane.reference:
-        return None
-    return references[lane.reference][: lane.world.config["stop_at_step"]]
 
 
 def _teller(began: float, *, quiet: bool) -> Callable[[str], None]:

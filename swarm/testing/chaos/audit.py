@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from swarm.protocol.errors import NotFoundError
 from swarm.protocol.states import EpisodeKind, EpisodeState
@@ -62,7 +63,7 @@ def audit(
     Args:
         state_dir: Of the server.
         claims: The ledgers of all its clients together.
-        expected: Fingerprint after each step of the undisturbed run; None = not compared.
+        expected: Fingerprint after each step of the undisturbed run, which may be longer; None = not compared.
         engine: A fresh one to train every batch once, from the start, and to compare the weights with; None = not done.
     """
     findings = Findings()
@@ -208,5 +209,42 @@ def _audit_weights(journal: Journal, expected: Sequence[str], findings: Findings
         if ours != theirs:
             findings.wrong.append(f"after step {step} the weights are not the undisturbed run's")
             return
-    if len(found) != len(expected):
-        findings.wrong.append(f"{len(found)} steps, the undisturbed run has {len(expected)}")
+    state = journal.load_state()
+    asked = state.config.stop_at_step if state is not None else 0
+    if len(found) != asked or asked > len(expected):
+        findings.wrong.append(
+            f"{len(found)} steps of {asked}; the undisturbed run has {len(expected)}"
+        )
+
+
+def audit_pairs(
+    pairs: Sequence[Mapping[str, Any]], state_dirs: Mapping[str, Path]
+) -> tuple[list[str], int]:
+    """Check what two servers made of the same episodes.
+
+    Args:
+        pairs: Lines of the clients: ``ids`` (server -> episode id) before each finish, and again when a server ``refused`` it.
+        state_dirs: Server -> its state folder, used by nobody.
+
+    Returns:
+        What is wrong (an episode that one server refused and another trained on), and how many episodes only one of the
+        servers has because the client or its connection was gone between two commits.
+    """
+    consumed = {name: _consumed(folder) for name, folder in state_dirs.items()}
+    wrong: list[str] = []
+    split = 0
+    for pair in pairs:
+        ids: dict[str, str] = pair["ids"]
+        takers = [name for name, episode_id in ids.items() if episode_id in consumed[name]]
+        if pair["refused"] and takers:
+            wrong.append(f"{ids} was refused ({pair['why']}) and trained on by {takers}")
+        split += not pair["refused"] and 0 < len(takers) < len(ids)
+    return wrong, split
+
+
+def _consumed(state_dir: Path) -> set[str]:
+    journal = Journal.open(state_dir / JOURNAL_FILE)
+    try:
+        return {i for committed in journal.committed_after(0) for i in committed.episode_ids}
+    finally:
+        journal.close()

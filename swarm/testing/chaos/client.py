@@ -21,6 +21,7 @@ from swarm.client.rollouts import run_episodes_async
 from swarm.client.tasks import ComputedTasks, Task
 from swarm.protocol.episodes import FinishReply
 from swarm.protocol.states import EpisodeKind
+from swarm.testing.chaos import LOG_FORMAT
 from swarm.testing.chaos.ledger import Ledger
 from swarm.testing.chaos.orders import Orders
 from swarm.testing.chaos.tool import ask_sandbox, ask_tool
@@ -29,13 +30,13 @@ from swarm.triggers import ENVIRONMENT, arm
 TASKS = 100_000
 FEW_TASKS = 500
 """In a shared queue, whose list is sent as a whole."""
-FAILS_EVERY = 9
-"""The agent fails at its first try of every ninth task; the next try of this process succeeds."""
+FAILS_EVERY = 7
+"""The agent fails at its first try of every seventh task; the next try of this process succeeds."""
 HELPED_EVERY = 4
 """In every fourth task a second agent makes the second call, with a key of its own."""
 PROMISED_EVERY = 3
 """Every third task is finished by prepare and commit."""
-EPISODE_TIMEOUT_S = 1.0
+EPISODE_TIMEOUT_S = 1.5
 
 
 @dataclass
@@ -141,7 +142,7 @@ def main() -> None:
     parser.add_argument("--eval-every", type=int, default=0)
     parser.add_argument("--eval-token-file", type=Path)
     arm(os.environ.get(ENVIRONMENT, ""))
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=LOG_FORMAT)
     asyncio.run(run(parser.parse_args()))
 
 

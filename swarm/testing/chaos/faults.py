@@ -24,8 +24,8 @@ from swarm.testing.chaos.rig import Rig, Stuck
 from swarm.testing.chaos.server import set_jump
 from swarm.triggers import Action, Point, Shot, fired, load, unload
 
-FIRE_S = 30.0
-PROVOKE_S = 6.0
+FIRE_S = 60.0
+PROVOKE_S = 8.0
 PROVOCATIONS = 6
 STOPPED_S = 1.0
 """A stopped process is taken for dead after this (front and client; the front itself watches over its engine)."""
@@ -80,7 +80,13 @@ class ShotFault:
         load(rig.shots, Shot(name, self.point, self.action, self.nth))
         try:
             if self.provoke is Provoke.NOTHING:
-                rig.wait(lambda: fired(rig.shots, name), f"a shot at {self.point.value}", FIRE_S)
+                rig.wait(
+                    lambda: fired(rig.shots, name) or rig.over,
+                    f"a shot at {self.point.value}",
+                    FIRE_S,
+                )
+                if not fired(rig.shots, name):
+                    raise Stuck(f"training was over before {self}: give the lane more steps")
             else:
                 self._provoke_until_fired(rig, name)
         finally:

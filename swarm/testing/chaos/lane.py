@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from swarm.testing.chaos.audit import Findings, audit, fingerprints
+from swarm.testing.chaos.audit import Findings, audit, audit_pairs, fingerprints
 from swarm.testing.chaos.faults import Fault
-from swarm.testing.chaos.rig import Rig, Stuck, World, rig
+from swarm.testing.chaos.ledger import Claim, read_claims
+from swarm.testing.chaos.pair import PAIRS_FILE, read_pairs
+from swarm.testing.chaos.rig import Rig, Stuck, rig
+from swarm.testing.chaos.world import SECOND, World
 from swarm.testing.toy_engine import ToyEngine
 
 logger = logging.getLogger(__name__)
@@ -45,6 +48,8 @@ class Outcome:
     """Kind -> faults that the proxy drew by itself."""
     compared: bool = False
     """Whether its weights were held against an undisturbed run's."""
+    split: int = 0
+    """Episodes of a pair of servers that only one of them trained on, because nobody was there to commit on the other."""
     problem: str = ""
     """Why it could not be played to its end; empty = it was."""
     wall_s: float = 0.0
@@ -77,22 +82,31 @@ def undisturbed(folder: Path, world: World) -> list[str]:
 def play(
     lane: Lane,
     folder: Path,
-    expected: Sequence[str] | None,
+    expected: Callable[[], Sequence[str]] | None,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Outcome:
-    """Play one lane to its end and audit it; whatever goes wrong is in the outcome. ``say`` is told each fault."""
+    """Play one lane to its end and audit it; whatever goes wrong is in the outcome. ``say`` is told each fault.
+
+    ``expected`` is asked at the end for the fingerprints of the undisturbed run, which may be longer; None = not compared.
+    """
     outcome = Outcome(lane.name, compared=expected is not None)
     began = time.monotonic()
     try:
         with rig(folder, lane.world) as running:
             _break(lane, running, outcome, say)
+            running.end_soon()
             running.wait(lambda: running.over, "the end of training", RUN_S)
             if running.proxy is not None and lane.world.trouble_rate:
                 done = running.proxy.done
                 outcome.by_chance = {f"network: {t.value}": n for t, n in done.items()}
             claims = running.claims()
+            others = read_claims(folder / SECOND / "player-0.ledger")
         engine = ToyEngine() if lane.world.config["engine"] == "toy" else None
-        outcome.findings = audit(folder / "state", claims, expected=expected, engine=engine)
+        outcome.findings = audit(
+            folder / "state", claims, expected=expected() if expected else None, engine=engine
+        )
+        if lane.world.paired:
+            _audit_second(folder, others, outcome)
     except Stuck as error:
         outcome.problem = str(error)
     except Exception as error:
@@ -100,6 +114,18 @@ def play(
         outcome.problem = repr(error)
     outcome.wall_s = time.monotonic() - began
     return outcome
+
+
+def _audit_second(folder: Path, claims: Mapping[str, Claim], outcome: Outcome) -> None:
+    """The other server by itself, and what both made of the same episodes."""
+    first, second = outcome.findings, audit(folder / SECOND / "state", claims, engine=ToyEngine())
+    first.lost += second.lost
+    first.doubled += second.doubled
+    first.wrong += second.wrong
+    first.episodes += second.episodes
+    state_dirs = {"one": folder / "state", "two": folder / SECOND / "state"}
+    wrong, outcome.split = audit_pairs(read_pairs(folder / PAIRS_FILE), state_dirs)
+    first.wrong += wrong
 
 
 def _break(lane: Lane, running: Rig, outcome: Outcome, say: Callable[[str], None]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from swarm.protocol.episodes import FinishReply
@@ -27,22 +28,25 @@ class Ledger:
     """An append-only file of one client; a later process goes on in the same one."""
 
     path: Path
-    _file: int = field(default=-1, init=False)
 
     def sending(self, episode_id: str, reward: float) -> None:
         """Note that a finish is about to be sent. On disk when this returns."""
-        self._write({"episode_id": episode_id, "reward": reward})
+        append_line(self.path, {"episode_id": episode_id, "reward": reward})
 
     def answered(self, reply: FinishReply) -> None:
         """Note what the server answered. On disk when this returns."""
         body = {"accepted": reply.accepted, "reason": reply.reason, "step": reply.step}
-        self._write({"episode_id": reply.episode_id, **body})
+        append_line(self.path, {"episode_id": reply.episode_id, **body})
 
-    def _write(self, line: dict[str, object]) -> None:
-        if self._file < 0:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(self._file, json.dumps(line).encode() + b"\n")
-        os.fsync(self._file)
+
+def append_line(path: Path, line: Mapping[str, object]) -> None:
+    """Append one JSON line; it is on disk when this returns."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(file, json.dumps(line).encode() + b"\n")
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def read_claims(path: Path) -> dict[str, Claim]:

@@ -21,13 +21,16 @@ from swarm.testing.chaos.faults import (
 from swarm.testing.chaos.lane import Lane
 from swarm.testing.chaos.orders import Mischief, Part
 from swarm.testing.chaos.proxy import Trouble
-from swarm.testing.chaos.rig import World
+from swarm.testing.chaos.world import World
 from swarm.triggers import Action, Point
 
 DAY_S = 86400.0
 EVAL_EVERY = 5
 TOY = "toy"
 TORCH = "torch"
+STEPS = 160
+"""Of a lane on the toy engine, at most: it ends once everything was broken."""
+TORCH_STEPS = 150
 
 PROVOKED = {
     Point.ENGINE_LOST: Provoke.ENGINE,
@@ -73,8 +76,8 @@ def toy_config(
         "stop_at_step": steps,
         "batch": {"tasks": tasks, "repeat": repeat, "drain_deadline_s": 2.0},
         "checkpoint": {"every_steps": 3, "keep": 100_000},
-        "episode": {"idle_deadline_s": 2.0, "total_deadline_s": 20.0},
-        "engine_hang_s": 2.0,
+        "episode": {"idle_deadline_s": 3.0, "total_deadline_s": 20.0},
+        "engine_hang_s": 5.0,
     }
     if gated:
         config["eval_gate"] = {"at_steps": list(range(0, steps, EVAL_EVERY))}
@@ -104,6 +107,7 @@ def lanes(seed: int, scale: float = 1.0) -> list[Lane]:
         _disk(),
         _crowd(rng),
         _shared(rng),
+        _paired(rng),
         _overlapped(rng),
         _torch(rng),
     ]
@@ -128,11 +132,16 @@ def _shots(points: Sequence[Point], rng: random.Random, *, times: int = 1) -> li
 
 def _nth(point: Point, rng: random.Random) -> int:
     rare = point in PROVOKED or point.value.startswith(("checkpoint.", "eval.", "engine.save"))
-    return 1 if rare else rng.randint(1, 3)
+    return 1 if rare else rng.randint(1, 2 if point.value.startswith("step.") else 3)
 
 
 def _points(process: str) -> list[Point]:
     return [p for p in Point if p.process == process and p not in TORCH_ONLY | SHARED_ONLY]
+
+
+def _quick(process: str) -> list[Point]:
+    """Return the points but one: only the client that died could keep its promise, so its seat waits for the promise's end."""
+    return [p for p in _points(process) if p is not Point.CLIENT_PREPARED]
 
 
 def _mixed(faults: list[Fault], rng: random.Random) -> list[Fault]:
@@ -143,7 +152,7 @@ def _mixed(faults: list[Fault], rng: random.Random) -> list[Fault]:
 def _front(rng: random.Random) -> list[Lane]:
     """Two lanes, each with every point of the front once."""
     first = (ShotFault(Point.CONFIG_RECORDED),)
-    world = World(toy_config(70, gated=True), eval_every=EVAL_EVERY)
+    world = World(toy_config(STEPS, gated=True), eval_every=EVAL_EVERY)
     return [
         Lane(name, world, _mixed(_shots(_points("front"), rng), rng), first, TOY)
         for name in ("front", "front again")
@@ -155,16 +164,17 @@ def _engine(rng: random.Random) -> Lane:
     faults += [ShotFault(p, Action.RAISE) for p in MAY_RAISE]
     stopped = (Point.ENGINE_TICK, Point.ENGINE_BEFORE_TRAIN, Point.ENGINE_BEFORE_SAVE)
     faults += [ShotFault(p, Action.STOP) for p in stopped]
-    return Lane("engine", World(toy_config(80)), _mixed(faults, rng), reference=TOY)
+    return Lane("engine", World(toy_config(STEPS)), _mixed(faults, rng), reference=TOY)
 
 
 def _client(rng: random.Random) -> Lane:
-    faults = _shots(_points("client"), rng, times=4)
+    faults = _shots(_quick("client"), rng, times=4)
+    faults += _shots([Point.CLIENT_PREPARED], rng)
     faults += [
         ShotFault(p, Action.STOP) for p in (Point.CLIENT_GRANTED, Point.CLIENT_BEFORE_FINISH)
     ]
     faults += [ShotFault(p, Action.STOP) for p in (Point.CALL_SAMPLED, Point.FINISH_AFTER_JOURNAL)]
-    return Lane("client", World(toy_config(60)), _mixed(faults, rng), reference=TOY)
+    return Lane("client", World(toy_config(STEPS)), _mixed(faults, rng), reference=TOY)
 
 
 def _network(rng: random.Random) -> Lane:
@@ -173,24 +183,26 @@ def _network(rng: random.Random) -> Lane:
     faults += [Network(trouble, CHAT) for trouble in once]
     faults += [Network(trouble, "/abort") for trouble in (Trouble.REPEAT, Trouble.CUT_ANSWER)]
     faults += [StaleFinishes(n) for n in range(6)]
-    return Lane("network", World(toy_config(60), proxied=True), _mixed(faults, rng), reference=TOY)
+    return Lane(
+        "network", World(toy_config(STEPS), proxied=True), _mixed(faults, rng), reference=TOY
+    )
 
 
 def _outside(rng: random.Random) -> Lane:
     faults: list[Fault] = [Surroundings(p, m) for p in Part for m in Mischief for _ in range(2)]
     faults += [ClockJump(s) for s in (DAY_S, -DAY_S, 365 * DAY_S, -3600.0, 0.0)]
     faults += [Pause(who) for who in ("front", "engine", "client") for _ in range(2)]
-    return Lane("outside", World(toy_config(60)), _mixed(faults, rng), reference=TOY)
+    return Lane("outside", World(toy_config(STEPS)), _mixed(faults, rng), reference=TOY)
 
 
 def _disk() -> Lane:
-    world = World(toy_config(60), limited_disk=True)
+    world = World(toy_config(STEPS), limited_disk=True)
     return Lane("disk", world, [DiskFull() for _ in range(6)], reference=TOY)
 
 
 def _crowd(rng: random.Random) -> Lane:
     world = World(
-        toy_config(60, tasks=6, repeat=4),
+        toy_config(STEPS, tasks=6, repeat=4),
         clients=3,
         parallel=4,
         proxied=True,
@@ -200,25 +212,34 @@ def _crowd(rng: random.Random) -> Lane:
     everywhere = [
         *rng.sample(_points("front"), 8),
         *rng.sample(_points("engine"), 4),
-        *rng.sample(_points("client"), 4),
+        *rng.sample(_quick("client"), 4),
     ]
     return Lane("crowd", world, _mixed(_shots(everywhere, rng), rng))
 
 
 def _shared(rng: random.Random) -> Lane:
     """Three clients that take tasks from one queue of the server."""
-    world = World(toy_config(40, tasks=3, repeat=4), clients=3, parallel=2, shared=True)
+    world = World(toy_config(STEPS, tasks=3, repeat=4), clients=3, parallel=2, shared=True)
     first = (ShotFault(Point.QUEUE_RECORDED),)
-    points = [*rng.sample(_points("front"), 6), *rng.sample(_points("client"), 3)]
+    points = [*rng.sample(_points("front"), 6), *rng.sample(_quick("client"), 3)]
     return Lane("shared", world, _mixed(_shots(points, rng), rng), first)
+
+
+def _paired(rng: random.Random) -> Lane:
+    """Two servers in one episode: whichever of the two comes by first is hit."""
+    world = World(toy_config(STEPS, tasks=3), parallel=3, paired=True)
+    own = (Point.PREPARE_BEFORE_JOURNAL, Point.PREPARE_AFTER_JOURNAL, Point.CLIENT_PREPARED)
+    own += (Point.FINISH_BEFORE_JOURNAL, Point.FINISH_AFTER_JOURNAL, Point.FINISH_BEFORE_ANSWER)
+    others = [Point.GRANT_AFTER_JOURNAL, Point.CALL_SAMPLED, Point.STEP_TRAINED, Point.ENGINE_TICK]
+    return Lane("paired", world, _mixed(_shots([*own, *others], rng), rng))
 
 
 def _overlapped(rng: random.Random) -> Lane:
     """Asynchronous mode: the weights move while episodes go on, so no two runs are the same."""
-    config = {**toy_config(60, tasks=4), "asynchronous": {"enabled": True, "max_staleness": 2}}
+    config = {**toy_config(STEPS, tasks=4), "asynchronous": {"enabled": True, "max_staleness": 2}}
     world = World(config, clients=2, parallel=3)
     steps = [p for p in _points("front") if p.value.startswith(("step.", "checkpoint."))]
-    points = [*steps, *rng.sample(_points("engine"), 5), *rng.sample(_points("client"), 2)]
+    points = [*steps, *rng.sample(_points("engine"), 5), *rng.sample(_quick("client"), 2)]
     return Lane("overlapped", world, _mixed(_shots(points, rng), rng))
 
 
@@ -237,4 +258,6 @@ def _torch(rng: random.Random) -> Lane:
         Point.ENGINE_SAVED,
         Point.CLIENT_BEFORE_FINISH,
     ]
-    return Lane("torch", World(torch_config(24)), _mixed(_shots(points, rng), rng), reference=TORCH)
+    return Lane(
+        "torch", World(torch_config(TORCH_STEPS)), _mixed(_shots(points, rng), rng), reference=TORCH
+    )

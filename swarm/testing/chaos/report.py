@@ -38,6 +38,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     for o in outcomes:
         said = "as undisturbed" if o.compared else "nothing lost or doubled"
         words = said if o.clean else "FAILED"
+        words += f", {o.split} on one of two servers only" if o.split else ""
         f = o.findings
         rows.append(
             f"{o.name:10} {o.faults:6} {f.episodes:12} {f.steps:6} {o.wall_s:8.1f}  {words}"

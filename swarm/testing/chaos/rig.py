@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from swarm.client.client import SwarmClient
 from swarm.protocol.errors import SwarmError
@@ -18,8 +17,16 @@ from swarm.server.keys import Tokens
 from swarm.testing.chaos.disk import SmallDisk, small_disk
 from swarm.testing.chaos.ledger import Claim, answers, read_claims
 from swarm.testing.chaos.orders import Orders
-from swarm.testing.chaos.processes import Program, free_port, python
+from swarm.testing.chaos.processes import Program, free_port
 from swarm.testing.chaos.proxy import ChaosProxy, chaos_proxy
+from swarm.testing.chaos.world import (
+    SECOND,
+    World,
+    pair_command,
+    player_command,
+    server_command,
+    tool_command,
+)
 
 LOOK_S = 0.01
 STATUS_S = 0.25
@@ -32,26 +39,6 @@ class Stuck(AssertionError):
     """Something that must happen did not, within a generous time."""
 
 
-@dataclass(frozen=True)
-class World:
-    """What a lane is made of."""
-
-    config: Mapping[str, Any]
-    clients: int = 1
-    parallel: int = 1
-    eval_every: int = 0
-    proxied: bool = False
-    trouble_rate: float = 0.0
-    seed: int = 0
-    shared: bool = False
-    """The clients take tasks from one queue of the server."""
-    limited_disk: bool = False
-    """The state folder lies on a disk that can be filled."""
-    server: tuple[str, ...] = ("swarm.testing.chaos.server",)
-    """Module and leading arguments of the server's command."""
-    with_clock: bool = True
-
-
 @dataclass
 class Rig:
     """The running world. ``tend`` it often: only then is who died started again."""
@@ -61,13 +48,16 @@ class Rig:
     tokens: Tokens
     server: Program
     tool: Program
-    players: list[Program]
+    tool_port: int
     direct_url: str
     orders: Orders
     shots: Path
     clock_file: Path
     proxy: ChaosProxy | None = None
     disk: SmallDisk | None = None
+    companion: Rig | None = None
+    """The other server of a pair, without clients of its own."""
+    players: list[Program] = field(default_factory=list[Program])
     admin: SwarmClient = field(init=False)
     configured: bool = False
     _offline_since: float | None = None
@@ -77,6 +67,20 @@ class Rig:
     def __post_init__(self) -> None:
         """Make the supervisor's client, which connects lazily."""
         self.admin = SwarmClient(self.direct_url, self.tokens.admin, "supervisor", timeout_s=2.0)
+
+    def people(self) -> None:
+        """Make the clients, once everything that they are told of is known."""
+        url = self.proxy.url if self.proxy else self.direct_url
+        for number in range(self.world.clients):
+            name = f"player-{number}"
+            if self.companion is not None:
+                command = pair_command(
+                    name, self.world, url, self.folder, self.companion.direct_url
+                )
+            else:
+                command = player_command(name, self.world, url, self.folder, self.tool_port)
+            log = self.folder / f"{name}.log"
+            self.players.append(Program(name, command, log, self.shots))
         if self.disk is not None:
             self.disk.pids = self._server_pids
 
@@ -92,7 +96,9 @@ class Rig:
         """Start whoever died; configure and start a server that waits for it."""
         self.server.keep()
         self.tool.keep()
-        if self.configured:
+        if self.companion is not None:
+            self.companion.tend()
+        if self.configured and (self.companion is None or self.companion.configured):
             for player in self.players:
                 player.keep()
         if time.monotonic() - self._looked >= STATUS_S:
@@ -128,6 +134,21 @@ class Rig:
             self.admin.save_checkpoint()
             self.configured = True
 
+    def end_soon(self) -> None:
+        """Let training end two steps from now, where it has more to go: what was to be broken has been."""
+
+        def lowered() -> bool:
+            with suppress(SwarmError):
+                config, step = self.admin.config(), self.admin.status().step
+                stop = min(config.stop_at_step, step + 2)
+                self.admin.configure(config.model_copy(update={"stop_at_step": stop}))
+                return True
+            return False
+
+        self.wait(lambda: self.over or lowered(), "a word with the server about its end")
+        if self.companion is not None and not self.over:
+            self.companion.end_soon()
+
     def status(self) -> Status | None:
         """Return the newest answer of the server; None when it gave none."""
         return self._status
@@ -156,7 +177,7 @@ class Rig:
     @property
     def over(self) -> bool:
         """Whether every client has seen the end of training."""
-        return all(player.ended_well for player in self.players)
+        return bool(self.players) and all(player.ended_well for player in self.players)
 
     def wait(self, condition: Callable[[], object], what: str, deadline_s: float = STUCK_S) -> None:
         """Tend until ``condition()`` is truthy.
@@ -178,7 +199,8 @@ class Rig:
     def describe(self) -> str:
         """Return the server's status and the ends of the logs."""
         parts = [f"status: {self._status!r}"]
-        programs = [self.server, *self.players]
+        other = [self.companion.server] if self.companion is not None else []
+        programs = [self.server, *other, *self.players]
         parts += [f"--- {p.name} (alive {p.alive}) ---\n{p.tail()}" for p in programs]
         return "\n".join(parts)
 
@@ -189,6 +211,8 @@ class Rig:
             program.signal(signal.SIGKILL)
         for program in (*self.players, self.tool, self.server):
             program.end()
+        if self.companion is not None:
+            self.companion.end()
 
 
 @contextmanager
@@ -197,71 +221,37 @@ def rig(folder: Path, world: World) -> Generator[Rig]:
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         disk = stack.enter_context(small_disk(folder / "state")) if world.limited_disk else None
-        port, tool_port = free_port(), free_port()
+        port = free_port()
         proxy = None
         if world.proxied:
             proxy = stack.enter_context(chaos_proxy(port, rate=world.trouble_rate, seed=world.seed))
-        made = _made(folder, world, port, tool_port, proxy, disk)
+        made = _made(folder, world, port, folder / "shots")
+        made.proxy, made.disk = proxy, disk
+        if world.paired:
+            second = folder / SECOND
+            second.mkdir(exist_ok=True)
+            # The same folder of shots: whichever of the two servers comes by first is hit.
+            made.companion = _made(second, replace(world, clients=0), free_port(), made.shots)
+        made.people()
         stack.callback(made.end)
         yield made
 
 
-def _made(
-    folder: Path,
-    world: World,
-    port: int,
-    tool_port: int,
-    proxy: ChaosProxy | None,
-    disk: SmallDisk | None,
-) -> Rig:
+def _made(folder: Path, world: World, port: int, shots: Path) -> Rig:
     tokens = Tokens.load(folder / "state")
     (folder / "client.token").write_text(tokens.client, encoding="utf-8")
     (folder / "eval.token").write_text(tokens.eval, encoding="utf-8")
-    direct, shots, orders = f"http://127.0.0.1:{port}", folder / "shots", folder / "orders"
-    url = proxy.url if proxy else direct
-    names = range(world.clients)
+    tool_port, orders = free_port(), folder / "orders"
+    serve, tool = server_command(folder, port), tool_command(tool_port, orders)
     return Rig(
         folder=folder,
         world=world,
         tokens=tokens,
-        server=Program(
-            "server", _server_command(folder, world, port), folder / "server.log", shots
-        ),
-        tool=Program("tool", _tool_command(tool_port, orders), folder / "tool.log", shots),
-        players=[_player(folder, world, n, url, tool_port, shots) for n in names],
-        direct_url=direct,
+        server=Program("server", serve, folder / "server.log", shots),
+        tool=Program("tool", tool, folder / "tool.log", shots),
+        tool_port=tool_port,
+        direct_url=f"http://127.0.0.1:{port}",
         orders=Orders(orders),
         shots=shots,
         clock_file=folder / "clock",
-        proxy=proxy,
-        disk=disk,
-    )
-
-
-def _server_command(folder: Path, world: World, port: int) -> list[str]:
-    arguments: list[object] = ["--state-dir", folder / "state", "--port", port, "--resume"]
-    if world.with_clock:
-        arguments += ["--clock-file", folder / "clock"]
-    return python(world.server[0], *world.server[1:], *arguments)
-
-
-def _tool_command(port: int, orders: Path) -> list[str]:
-    return python("swarm.testing.chaos.tool", port, orders)
-
-
-def _player(
-    folder: Path, world: World, number: int, url: str, tool_port: int, shots: Path
-) -> Program:
-    name = f"player-{number}"
-    arguments: list[object] = ["--url", url, "--token-file", folder / "client.token"]
-    arguments += ["--folder", folder, "--client-id", name, "--tool-port", tool_port]
-    arguments += ["--parallel", world.parallel]
-    if world.shared:
-        arguments += ["--shared", "--task-set", "shared"]
-    else:  # clients with task sets of their own never compete for one another's seats
-        arguments += ["--task-set", f"set-{number}"]
-    if number == 0:
-        arguments += ["--eval-every", world.eval_every, "--eval-token-file", folder / "eval.token"]
-    return Program(
-        name, python("swarm.testing.chaos.client", *arguments), folder / f"{name}.log", shots
     )

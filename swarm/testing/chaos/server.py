@@ -15,6 +15,7 @@ from swarm.server.engine.host import EngineHost
 from swarm.server.ports import Engine
 from swarm.server.serve import ServeOptions, serve
 from swarm.server.service.clock import SystemClock
+from swarm.testing.chaos import LOG_FORMAT
 from swarm.triggers import ENVIRONMENT, arm
 
 
@@ -54,7 +55,7 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true")
     given = parser.parse_args()
     arm(os.environ.get(ENVIRONMENT, ""))
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=LOG_FORMAT)
     options = ServeOptions(
         state_dir=given.state_dir,
         port=given.port,

@@ -294,3 +294,12 @@ async def test_a_missed_round_opens_its_gate_only_once_that_is_recorded(tmp_path
         await clock.advance(1.0)
         assert [(r.step, r.missed) for r in service._core.journal.eval_rounds()] == [(0, True)]
         assert (await take(service, "a")).outcome is GrantOutcome.GRANTED
+
+
+async def test_an_eval_item_that_a_stop_took_gets_its_number_again(tmp_path, make_config):
+    async with toy_service(tmp_path, make_config()) as service:
+        first = await take(service, "item", kind=EpisodeKind.EVAL)
+        await service.stop()
+        await service.start()
+        again = await take(service, "item", kind=EpisodeKind.EVAL)
+        assert (first.repeat_index, again.repeat_index) == (0, 0)

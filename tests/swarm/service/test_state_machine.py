@@ -403,4 +403,4 @@ def test_the_control_api_does_what_its_model_does():
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_control_api_does_what_its_model_does_in_orders_nobody_has_seen_before():
-    run(50, 50, print_blob=True)
+    run(40, 50, print_blob=True)
