@@ -326,6 +326,8 @@ class ControlModel:
 
     def restart(self) -> None:
         """The process was killed and resumed: open episodes are gone but the prepared ones, and nobody is registered."""
+        # A number that a reservation gave back was used again: by number is not always by age.
+        self.groups.sort(key=lambda g: int(g.group_id.rpartition("g")[2]))
         for group in self.groups:
             group.fresh = False  # also where only a reservation was open: nobody knows any more that it was one
         for episode in self.open_episodes():

@@ -31,6 +31,7 @@ TORCH = "torch"
 STEPS = 160
 """Of a lane on the toy engine, at most: it ends once everything was broken."""
 TORCH_STEPS = 150
+FRONT_LANES = ("front", "front b", "front c", "front d")
 
 PROVOKED = {
     Point.ENGINE_LOST: Provoke.ENGINE,
@@ -150,12 +151,13 @@ def _mixed(faults: list[Fault], rng: random.Random) -> list[Fault]:
 
 
 def _front(rng: random.Random) -> list[Lane]:
-    """Two lanes, each with every point of the front once."""
+    """Every point of the front twice, over several lanes: a front that comes back takes the longest."""
     first = (ShotFault(Point.CONFIG_RECORDED),)
     world = World(toy_config(STEPS, gated=True), eval_every=EVAL_EVERY)
+    faults = _mixed(_shots(_points("front"), rng, times=2), rng)
     return [
-        Lane(name, world, _mixed(_shots(_points("front"), rng), rng), first, TOY)
-        for name in ("front", "front again")
+        Lane(name, world, faults[number :: len(FRONT_LANES)], first, TOY)
+        for number, name in enumerate(FRONT_LANES)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -65,6 +66,8 @@ def document(outcomes: Sequence[Outcome], *, seed: int, wall_s: float) -> dict[s
     return {
         "verdict": verdict(outcomes),
         "seed": seed,
+        "cpus": os.cpu_count(),
+        "load_at_end": round(os.getloadavg()[0], 1),
         "wall_s": round(wall_s, 1),
         "faults": {kind: len(seconds) for kind, seconds in sorted(kinds.items())},
         "recovery_median_s": {
