@@ -7,6 +7,7 @@ import sys
 import time
 from subprocess import PIPE, Popen
 
+import psutil
 import pytest
 
 from swarm.testing.chaos.disk import SmallDisk, small_disk
@@ -24,6 +25,13 @@ def waited(condition):
     return True
 
 
+def serves(port):
+    try:
+        return asyncio.run(ask_tool(port, "ready")) == checksum("ready")
+    except OSError:
+        return False
+
+
 @pytest.fixture
 def orders(tmp_path):
     return Orders(tmp_path / "orders")
@@ -38,10 +46,7 @@ def tool(tmp_path, orders):
 
     def answers():
         program.keep()
-        try:
-            return asyncio.run(ask_tool(port, "ready")) == checksum("ready")
-        except OSError:
-            return False
+        return serves(port)
 
     waited(answers)
     yield port, program, answers
@@ -153,3 +158,16 @@ def test_a_stopped_program_counts_as_alive_and_can_be_ended(tmp_path):
     assert program.alive
     program.end()
     assert not program.alive
+
+
+def test_a_process_of_a_proof_ends_when_its_parent_is_killed(tmp_path):
+    orders = tmp_path / "orders"
+    port = free_port()
+    command = python("swarm.testing.chaos.tool", port, orders)
+    script = f"import subprocess, time\np = subprocess.Popen({command!r})\n"
+    script += "print(p.pid, flush=True)\ntime.sleep(60)\n"
+    with Popen([sys.executable, "-c", script], stdout=PIPE) as parent:
+        child = psutil.Process(int(parent.stdout.readline()))
+        waited(lambda: serves(port))
+        parent.kill()
+    waited(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)

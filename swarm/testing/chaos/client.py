@@ -24,6 +24,7 @@ from swarm.protocol.states import EpisodeKind
 from swarm.testing.chaos import LOG_FORMAT
 from swarm.testing.chaos.ledger import Ledger
 from swarm.testing.chaos.orders import Orders
+from swarm.testing.chaos.orphans import end_with_parent
 from swarm.testing.chaos.tool import ask_sandbox, ask_tool
 from swarm.triggers import ENVIRONMENT, arm
 
@@ -141,6 +142,7 @@ def main() -> None:
     parser.add_argument("--shared", action="store_true")
     parser.add_argument("--eval-every", type=int, default=0)
     parser.add_argument("--eval-token-file", type=Path)
+    end_with_parent()
     arm(os.environ.get(ENVIRONMENT, ""))
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=LOG_FORMAT)
     asyncio.run(run(parser.parse_args()))

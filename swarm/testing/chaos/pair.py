@@ -24,6 +24,7 @@ from swarm.client.tasks import ComputedTasks, Task
 from swarm.protocol.states import EpisodeState
 from swarm.testing.chaos import LOG_FORMAT
 from swarm.testing.chaos.ledger import Ledger, append_line
+from swarm.testing.chaos.orphans import end_with_parent
 from swarm.triggers import ENVIRONMENT, arm
 
 SERVERS = ("one", "two")
@@ -99,6 +100,7 @@ def main() -> None:
     parser.add_argument("--second-folder", type=Path, required=True)
     parser.add_argument("--client-id", default="player")
     parser.add_argument("--parallel", type=int, default=1)
+    end_with_parent()
     arm(os.environ.get(ENVIRONMENT, ""))
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=LOG_FORMAT)
     asyncio.run(run(parser.parse_args()))

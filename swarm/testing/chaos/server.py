@@ -16,6 +16,7 @@ from swarm.server.ports import Engine
 from swarm.server.serve import ServeOptions, serve
 from swarm.server.service.clock import SystemClock
 from swarm.testing.chaos import LOG_FORMAT
+from swarm.testing.chaos.orphans import end_with_parent
 from swarm.triggers import ENVIRONMENT, arm
 
 
@@ -54,6 +55,7 @@ def main() -> None:
     parser.add_argument("--clock-file", type=Path, required=True)
     parser.add_argument("--resume", action="store_true")
     given = parser.parse_args()
+    end_with_parent()
     arm(os.environ.get(ENVIRONMENT, ""))
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=LOG_FORMAT)
     options = ServeOptions(

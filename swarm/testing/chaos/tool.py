@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 
 from swarm.testing.chaos.orders import Mischief, Orders, Part
+from swarm.testing.chaos.orphans import end_with_parent
 
 HANG_S = 3.0
 """A hung tool and a hung sandbox are let go after this, so that no process outlives a proof for long."""
@@ -83,4 +84,5 @@ async def _serve(port: int, orders: Orders) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     asyncio.run(_serve(int(sys.argv[1]), Orders(Path(sys.argv[2]))))
