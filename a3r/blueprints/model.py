@@ -17,6 +17,49 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class EnvironmentSpec(Section):
+    """Where a process runs; a worker makes it ready and records what it found (docs/concepts/environments)."""
+
+    kind: Literal["inherit", "python", "venv", "container"] = "inherit"
+    """inherit: the worker's own interpreter. python: ``python`` on the host. venv: made for ``requirements``. container: ``image``."""
+    python: str = ""
+    requirements: tuple[str, ...] = ()
+    image: str = ""
+    proxy: str = ""
+    """URL for HTTP(S)_PROXY of this process; swarm servers on loopback are never proxied."""
+    variables: dict[str, str] = Field(default_factory=dict[str, str])
+    """Plain settings, never secrets."""
+    secret_names: tuple[str, ...] = ()
+    """Environment variables whose values are resolved on the host when the process starts."""
+
+
+class SandboxSpec(Section):
+    """Walls around generated code; what was and was not enforced is recorded with the attempt."""
+
+    mode: Literal["auto", "required", "off"] = "auto"
+    """auto: as far as the host allows. required: an attempt without it fails. off: none."""
+    memory_mb: int | None = Field(default=None, ge=64)
+    processes: int = Field(default=512, ge=1)
+    open_files: int = Field(default=4096, ge=64)
+    file_mb: int | None = Field(default=None, ge=1)
+    hosts: tuple[str, ...] = ()
+    """Names that the process may reach besides its swarm servers, where the platform can tell them apart."""
+
+
+class StopRule(Section):
+    """When a run ends before ``stop_at_step``: part of the blueprint, so approved before anything ran."""
+
+    metric: Literal["reward_mean", "entropy", "grad_norm", "kl", "truncated_share"]
+    """Of the steps' own metrics; the held-out metric is never looked at."""
+    when: Literal["above", "below", "not_finite"]
+    value: float = 0.0
+    steps: int = Field(default=5, ge=1)
+    """In a row."""
+    outcome: Literal["stop", "fail"] = "stop"
+    """stop: the final evaluation still runs, the record says at which step. fail: the run has no result."""
+    reason: str = ""
+
+
 class ServerSpec(Section):
     """One swarm server of the experiment."""
 
@@ -26,6 +69,7 @@ class ServerSpec(Section):
     gpus: int = Field(default=0, ge=0)
     model_fingerprint: str = ""
     """sha256 (16 hex) of the base weights, filled in when the blueprint is made."""
+    environment: EnvironmentSpec = EnvironmentSpec()
 
 
 class ClientSpec(Section):
@@ -41,6 +85,8 @@ class ClientSpec(Section):
     """Passed to the client as JSON."""
     server: str = "policy"
     on_failure: Literal["restart", "ignore", "fail"] = "restart"
+    environment: EnvironmentSpec = EnvironmentSpec()
+    sandbox: SandboxSpec = SandboxSpec()
 
 
 class EvaluatorSpec(Section):
@@ -53,7 +99,9 @@ class EvaluatorSpec(Section):
     item_seed: int = 0
     item_set_hash: str
     source_hash: str
-    """Hash of the scoring code."""
+    """Hash of the scoring code; of a sealed evaluator: its folder's tree hash."""
+    artifact: str = ""
+    """sha256 of a tar of the sealed evaluator's folder (``evaluation.py`` and its data); empty: a registered task."""
     rounds: tuple[Literal["initial", "final"] | str, ...] = ("initial", "final")
 
 
@@ -104,6 +152,7 @@ class Blueprint(Section):
     seeds: tuple[int, ...]
     limits: Limits = Limits()
     resources: Resources = Resources()
+    stop_rules: tuple[StopRule, ...] = ()
     secret_names: tuple[str, ...] = ()
     notes: str = ""
 
@@ -124,7 +173,7 @@ class Blueprint(Section):
     def cell_hash(self) -> str:
         """Hash of what decides the distribution of results: factors, fixed, servers, client trees, evaluator.
 
-        No seeds, no prose, no limits: replicates of one cell, also across stages, share it and may be pooled.
+        No seeds, no prose, no limits, no sandbox: replicates of one cell, also across stages, share it and may be pooled.
         """
         body = self.model_dump(mode="json")
         servers = [
@@ -137,7 +186,7 @@ class Blueprint(Section):
             for server in body["servers"]
         ]
         clients = [
-            {k: c[k] for k in ("tree_hash", "entry", "arguments", "server")}
+            {k: c[k] for k in ("tree_hash", "entry", "arguments", "server", "environment")}
             for c in body["clients"]
         ]
         return content_hash(
@@ -147,5 +196,7 @@ class Blueprint(Section):
                 "servers": servers,
                 "clients": clients,
                 "evaluator": body["evaluator"],
+                "stop_rules": body["stop_rules"],
+                "external_models": body["external_models"],
             }
         )

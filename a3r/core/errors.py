@@ -12,7 +12,12 @@ Tree::
     ├── HubUnreachable     the daemon does not answer
     ├── AuthFailed         wrong or missing token
     ├── HostError          tmux, processes, files on a host
-    └── VerificationFailed a report that its records do not support
+    ├── VerificationFailed a report that its records do not support
+    └── ModelError         a language model gave no usable reply
+        ├── ModelUnavailable   down, limited, timed out: wait and try again
+        ├── ModelRefused       no key, no credit, no such model: a person must act
+        ├── BudgetSpent        the campaign may not pay for this call
+        └── ReplyInvalid       the reply does not fit after every repair
 """
 
 from __future__ import annotations
@@ -129,3 +134,34 @@ class VerificationFailed(A3RError):
 
     code = "verification_failed"
     exit_code = 5
+
+
+class ModelError(A3RError):
+    """A language model gave no usable reply."""
+
+    code = "model_failed"
+
+
+class ModelUnavailable(ModelError):
+    """Down, rate limited or timed out: worth another try after ``details["retry_after_s"]`` (None: nobody said)."""
+
+    code = "model_unavailable"
+    status = 503
+
+
+class ModelRefused(ModelError):
+    """No key, no credit, no such model: trying again changes nothing until a person acts."""
+
+    code = "model_refused"
+
+
+class BudgetSpent(ModelError):
+    """The campaign's budget does not allow this call, or the model has no price."""
+
+    code = "budget_spent"
+
+
+class ReplyInvalid(ModelError):
+    """The reply does not have the asked form, after every repair that is allowed."""
+
+    code = "reply_invalid"

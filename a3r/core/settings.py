@@ -33,6 +33,15 @@ class Settings(BaseModel):
     """Time after the lease's end, with the hub up, until an unreachable attempt is given up."""
     tmux: bool = True
     """Show processes in tmux windows when tmux is there; off changes nothing about the runs."""
+    llm: str = ""
+    """``provider/model`` of litellm for the leader; empty = no language model. Keys come from the provider's own variables."""
+    llm_fallbacks: str = ""
+    """More models, comma-separated, tried in order when the first is unavailable."""
+    llm_base_url: str = ""
+    """Address of an OpenAI-compatible provider; empty = the provider's own."""
+    llm_price: str = ""
+    """USD a million prompt tokens and a million completion tokens, e.g. ``3,15``: for a model whose price litellm does not know."""
+    llm_timeout_s: float = Field(default=300.0, gt=0)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict[str, str])

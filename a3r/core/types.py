@@ -97,7 +97,46 @@ class FailureClass(StrEnum):
     STOPPED = "stopped"  # somebody asked
     HOST_LOST = "host_lost"
     KILLED = "killed"  # by a signal that we did not send
+    RATE_LIMIT = "rate_limited"  # waits with back-off
+    EXTERNAL_DOWN = "external_model_down"  # blocks: a cheap probe resumes it
+    SCHEDULER = "killed_by_scheduler"  # the cluster took the host back: a new attempt
     UNKNOWN = "unknown"
+
+
+class JobState(StrEnum):
+    """Of long work of the leader; ``done`` and ``failed`` are final."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"  # for a provider, until ``not_before``; the reason is in ``detail``
+    DONE = "done"
+    FAILED = "failed"  # a person must look; ``detail`` says why
+
+
+class CallState(StrEnum):
+    """Of one call of a language model."""
+
+    RESERVED = (
+        "reserved"  # written before it is sent; found so after a crash: settled at its full reserve
+    )
+    SETTLED = "settled"
+    FAILED = "failed"  # no reply; what it cost is settled
+
+
+class RevisionState(StrEnum):
+    """Of a changed client."""
+
+    PENDING = "pending"  # waits for a person (review mode ``all``)
+    APPROVED = "approved"
+    REJECTED = "rejected"
+
+
+class WorkerState(StrEnum):
+    """What a person wants of a worker."""
+
+    ACTIVE = "active"
+    DRAINING = "draining"  # finishes what it has, claims no more
+    REMOVED = "removed"
 
 
 class Direction(StrEnum):

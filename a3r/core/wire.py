@@ -45,6 +45,10 @@ class ClaimRequest(Message):
     worker_id: str
     free_slots: int
     wait_s: float = 10.0
+    free_gpus: list[int] = Field(default_factory=list[int])
+    """Indices of GPUs that were just measured free and that no attempt of this worker holds."""
+    co_tenants: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    """Foreign processes on this host that use its GPUs (``gpu``, ``pid``, ``name``, ``memory_mb``); recorded with the run."""
 
 
 class AttemptSpec(Message):
@@ -64,6 +68,14 @@ class AttemptSpec(Message):
     """``a3r.blueprints.model.Blueprint`` as JSON."""
     client_artifact: str
     """sha256 of a tar of the client folder, fetched from ``GET /worker/v1/artifacts/{sha256}``."""
+    client_tree_hash: str = ""
+    """Tree hash of that folder when a revision replaced the blueprint's client; empty: the blueprint's own."""
+    revision: int = 0
+    """Ordinal of the client revision; 0 = the blueprint's own client."""
+    gpus: list[int] = Field(default_factory=list[int])
+    """Indices of the GPUs that are leased to the attempt."""
+    artifacts: dict[str, str] = Field(default_factory=dict[str, str])
+    """More artifacts by role: ``evaluator`` (a tar of the sealed evaluator's folder), ``client:<name>`` of further clients."""
 
 
 class ClaimReply(Message):
@@ -94,9 +106,13 @@ class HeartbeatRequest(Message):
 class Command(Message):
     """What the hub wants of a worker."""
 
-    kind: Literal["stop_attempt", "forget_attempt"]
-    attempt_id: str
+    kind: Literal["stop_attempt", "forget_attempt", "fetch_log", "fetch_trace", "drain"]
+    attempt_id: str = ""
     reason: str = ""
+    id: int = 0
+    """Of a command that wants an answer (``POST /worker/v1/commands/{id}``); it is repeated until answered."""
+    args: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """fetch_log: ``name``, ``offset``, ``limit`` (bytes). fetch_trace: ``episode_id``."""
 
 
 class HeartbeatReply(Message):
@@ -179,3 +195,12 @@ class FinishReport(Message):
     reason: str = ""
     summary: dict[str, Any] = Field(default_factory=dict[str, Any])
     """seed proven from the server's own record, steps, version, fingerprints, generations, wall and CPU seconds."""
+
+
+class CommandAnswer(Message):
+    """``POST /worker/v1/commands/{id}``: what a command brought; a repeat is harmless."""
+
+    worker_id: str
+    ok: bool
+    result: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """``data_b64`` and ``offset`` of a log, ``trace`` of an episode, ``error`` when not ok."""

@@ -53,7 +53,8 @@ class Attainable(Section):
 class StagePlan(Section):
     """One stage."""
 
-    kind: Literal["coarse", "refine", "replicate"]
+    kind: Literal["coarse", "refine", "explore", "replicate"]
+    """replicate: confirms on fresh seeds. The others explore."""
     question: str
     design: tuple[DesignRow, ...]
     predictions: tuple[str, ...]
@@ -102,13 +103,20 @@ class Conclusion(Section):
         return self.reason in ("answered", "exhausted")
 
 
+class Pending(Section):
+    """The planner needs something that takes longer than a tick may; a job is doing it. Ask again later."""
+
+    detail: str
+    """What is being waited for, in words."""
+
+
 class Planner(Protocol):
-    """Decides what comes next: a pure function, so that a crash replays to the same plan."""
+    """Decides what comes next from what is recorded alone, so that a crash replays to the same plan."""
 
     name: str
 
-    def next(self, goal: GoalSpec, records: Records) -> StagePlan | Conclusion:
-        """The next stage, or the conclusion."""
+    def next(self, goal: GoalSpec, records: Records) -> StagePlan | Conclusion | Pending:
+        """The next stage, the conclusion, or that it is being worked out."""
         ...
 
     def conclude(

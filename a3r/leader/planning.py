@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from a3r.core.types import CampaignState
 from a3r.leader.experiment import build_blueprints, client_bundle
-from a3r.leader.plan import Conclusion, EndReason, StagePlan
+from a3r.leader.plan import Conclusion, EndReason, Pending, StagePlan
 from a3r.leader.tick import Tick
 
 
@@ -15,6 +15,8 @@ def plan_next(tick: Tick) -> bool:
     outcome = tick.planner.next(tick.goal, tick.records())
     if isinstance(outcome, Conclusion):
         return _conclude(tick, outcome)
+    if isinstance(outcome, Pending):
+        return False
     return _add_stage(tick, outcome)
 
 

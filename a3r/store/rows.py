@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from a3r.blueprints.model import Blueprint
 from a3r.core.types import (
     AttemptState,
+    CallState,
     CampaignState,
     FailureClass,
+    JobState,
     ReviewMode,
     ReviewStatus,
+    RevisionState,
     RunState,
     StageState,
+    WorkerState,
 )
 
 
@@ -133,6 +137,10 @@ class AttemptRow(Row):
     leased_at: float | None
     unreachable_at: float | None
     ended_at: float | None
+    placement: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """``gpus``, ``co_tenants``; empty before a claim."""
+    revision: int = 0
+    """Of its client; 0 = the blueprint's own."""
 
 
 class WorkerRow(Row):
@@ -145,6 +153,8 @@ class WorkerRow(Row):
     inventory: dict[str, Any]
     registered_at: float
     seen_at: float
+    state: WorkerState = WorkerState.ACTIVE
+    pool: str | None = None
 
 
 class EventRow(Row):
@@ -192,3 +202,73 @@ class PendingWork(Row):
     attempts_by_state: dict[AttemptState, list[AttemptRow]]
     """Every attempt of the campaign; a state without attempts is absent."""
     last_heartbeat_at: float | None
+
+
+class JobRow(Row):
+    """Long work of the leader."""
+
+    id: str
+    campaign_id: str
+    kind: str
+    payload: dict[str, Any]
+    state: JobState
+    detail: str
+    """What it does or waits for, in words."""
+    not_before: float
+    result: dict[str, Any] | None
+    created_at: float
+    updated_at: float
+
+
+class LlmCallRow(Row):
+    """One call of a language model; ``id`` is ``<decision>#<ordinal>``."""
+
+    id: str
+    campaign_id: str
+    decision: str
+    ordinal: int
+    purpose: str
+    model: str
+    request_hash: str
+    request: dict[str, Any]
+    state: CallState
+    reserved_usd: float
+    reserved_tokens: int
+    cost_usd: float | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    reply: dict[str, Any] | None
+    error: str
+    at: float
+    settled_at: float | None
+
+
+class RevisionRow(Row):
+    """A changed client of a blueprint."""
+
+    id: str
+    campaign_id: str
+    blueprint_id: str
+    ordinal: int
+    base_sha: str
+    artifact_sha: str
+    tree_hash: str
+    diff: str
+    reason: str
+    evidence: dict[str, Any]
+    state: RevisionState
+    by: str
+    at: float
+    decided_at: float | None
+
+
+class AmendmentRow(Row):
+    """An addition to a frozen stage plan."""
+
+    id: int
+    campaign_id: str
+    stage_id: str
+    changes: dict[str, Any]
+    reason: str
+    by: str
+    at: float

@@ -173,5 +173,142 @@ CREATE TABLE deviations (
 CREATE INDEX attempts_by_state ON attempts (state, queue_order)
 """
 
-MIGRATIONS = (_V1, _V2)
+# The leader with a language model, revisions of clients, findings, schedules; hosts, pools, placement.
+_V3 = """
+CREATE TABLE jobs (
+    id TEXT PRIMARY KEY,
+    campaign_id TEXT NOT NULL REFERENCES campaigns(id),
+    kind TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    state TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    not_before REAL NOT NULL,
+    result TEXT,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL
+) STRICT;
+CREATE INDEX jobs_by_state ON jobs (state, not_before);
+CREATE TABLE llm_calls (
+    id TEXT PRIMARY KEY,
+    campaign_id TEXT NOT NULL REFERENCES campaigns(id),
+    decision TEXT NOT NULL,
+    ordinal INTEGER NOT NULL,
+    purpose TEXT NOT NULL,
+    model TEXT NOT NULL,
+    request_hash TEXT NOT NULL,
+    request TEXT NOT NULL,
+    state TEXT NOT NULL,
+    reserved_usd REAL NOT NULL,
+    reserved_tokens INTEGER NOT NULL,
+    cost_usd REAL,
+    prompt_tokens INTEGER,
+    completion_tokens INTEGER,
+    reply TEXT,
+    error TEXT NOT NULL,
+    at REAL NOT NULL,
+    settled_at REAL,
+    UNIQUE (decision, ordinal)
+) STRICT;
+CREATE INDEX llm_calls_of_campaign ON llm_calls (campaign_id, at);
+CREATE TABLE revisions (
+    id TEXT PRIMARY KEY,
+    campaign_id TEXT NOT NULL REFERENCES campaigns(id),
+    blueprint_id TEXT NOT NULL REFERENCES blueprints(id),
+    ordinal INTEGER NOT NULL,
+    base_sha TEXT NOT NULL,
+    artifact_sha TEXT NOT NULL,
+    tree_hash TEXT NOT NULL,
+    diff TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    evidence TEXT NOT NULL,
+    state TEXT NOT NULL,
+    "by" TEXT NOT NULL,
+    at REAL NOT NULL,
+    decided_at REAL,
+    UNIQUE (blueprint_id, ordinal)
+) STRICT;
+CREATE TABLE amendments (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    campaign_id TEXT NOT NULL REFERENCES campaigns(id),
+    stage_id TEXT NOT NULL REFERENCES stages(id),
+    changes TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    "by" TEXT NOT NULL,
+    at REAL NOT NULL
+) STRICT;
+CREATE TABLE schedules (
+    id TEXT PRIMARY KEY,
+    goal_path TEXT NOT NULL,
+    cron TEXT NOT NULL,
+    timezone TEXT NOT NULL,
+    options TEXT NOT NULL,
+    state TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    fired_at REAL,
+    campaign_id TEXT
+) STRICT;
+CREATE VIRTUAL TABLE findings USING fts5(
+    text, subject, question, id UNINDEXED, campaign_id UNINDEXED, data UNINDEXED, at UNINDEXED
+);
+CREATE TABLE hosts (
+    name TEXT PRIMARY KEY,
+    address TEXT NOT NULL,
+    options TEXT NOT NULL,
+    state TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL
+) STRICT;
+CREATE TABLE pools (
+    name TEXT PRIMARY KEY,
+    kind TEXT NOT NULL,
+    options TEXT NOT NULL,
+    state TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL
+) STRICT;
+CREATE TABLE pool_jobs (
+    id TEXT PRIMARY KEY,
+    pool TEXT NOT NULL REFERENCES pools(name),
+    external_id TEXT NOT NULL,
+    worker_id TEXT,
+    state TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    submitted_at REAL NOT NULL,
+    ended_at REAL
+) STRICT;
+CREATE TABLE worker_tokens (
+    name TEXT PRIMARY KEY,
+    token_hash TEXT NOT NULL UNIQUE,
+    created_at REAL NOT NULL,
+    revoked_at REAL
+) STRICT;
+CREATE TABLE leases (
+    worker_id TEXT NOT NULL REFERENCES workers(id),
+    resource TEXT NOT NULL,
+    attempt_id TEXT NOT NULL REFERENCES attempts(id),
+    fencing_token INTEGER NOT NULL,
+    expires_at REAL NOT NULL,
+    PRIMARY KEY (worker_id, resource)
+) STRICT;
+CREATE TABLE commands (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    worker_id TEXT NOT NULL REFERENCES workers(id),
+    attempt_id TEXT REFERENCES attempts(id),
+    kind TEXT NOT NULL,
+    args TEXT NOT NULL,
+    state TEXT NOT NULL,
+    result TEXT,
+    created_at REAL NOT NULL,
+    ended_at REAL
+) STRICT;
+ALTER TABLE workers ADD COLUMN state TEXT NOT NULL DEFAULT 'active';
+ALTER TABLE workers ADD COLUMN pool TEXT;
+ALTER TABLE attempts ADD COLUMN placement TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE attempts ADD COLUMN revision INTEGER NOT NULL DEFAULT 0
+"""
+
+MIGRATIONS = (_V1, _V2, _V3)
 VERSION = len(MIGRATIONS)

@@ -144,6 +144,10 @@ class AttemptTable(SQLModel, table=True):
     leased_at: float | None = None
     unreachable_at: float | None = None
     ended_at: float | None = None
+    placement: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """What it was given on its host: ``gpus``, ``co_tenants``; empty before a claim."""
+    revision: int = 0
+    """Ordinal of the client revision that it runs; 0 = the blueprint's own client."""
 
 
 class CounterTable(SQLModel, table=True):
@@ -188,6 +192,9 @@ class WorkerTable(SQLModel, table=True):
     inventory: dict[str, Any] = json_column()
     registered_at: float
     seen_at: float
+    state: str = "active"
+    """``a3r.core.types.WorkerState``."""
+    pool: str | None = None
 
 
 class EventTable(SQLModel, table=True):
@@ -232,3 +239,183 @@ class DeviationTable(SQLModel, table=True):
     what: str
     data: dict[str, Any] = json_column()
     at: float
+
+
+class JobTable(SQLModel, table=True):
+    """Long work of the leader: a tick files it, a job does it."""
+
+    __tablename__: ClassVar[Any] = "jobs"
+
+    id: str = Field(primary_key=True)
+    """``<campaign>/<kind>/<subject>``: the same work has the same id."""
+    campaign_id: str = Field(foreign_key="campaigns.id")
+    kind: str
+    payload: dict[str, Any] = json_column()
+    state: str
+    detail: str = ""
+    not_before: float = 0.0
+    result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
+    created_at: float
+    updated_at: float
+
+
+class LlmCallTable(SQLModel, table=True):
+    """One call of a language model, written before it is made and settled before its reply is used."""
+
+    __tablename__: ClassVar[Any] = "llm_calls"
+
+    id: str = Field(primary_key=True)
+    """``<decision>#<ordinal>``."""
+    campaign_id: str = Field(foreign_key="campaigns.id")
+    decision: str
+    ordinal: int
+    purpose: str
+    model: str
+    request_hash: str
+    request: dict[str, Any] = json_column()
+    state: str
+    reserved_usd: float
+    reserved_tokens: int
+    cost_usd: float | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    reply: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
+    error: str = ""
+    at: float
+    settled_at: float | None = None
+
+
+class RevisionTable(SQLModel, table=True):
+    """A changed client of a blueprint: what a repair made of it."""
+
+    __tablename__: ClassVar[Any] = "revisions"
+
+    id: str = Field(primary_key=True)
+    campaign_id: str = Field(foreign_key="campaigns.id")
+    blueprint_id: str = Field(foreign_key="blueprints.id")
+    ordinal: int
+    """Counts from 1 within the blueprint."""
+    base_sha: str
+    artifact_sha: str
+    tree_hash: str
+    diff: str
+    reason: str
+    evidence: dict[str, Any] = json_column()
+    state: str
+    by: str = ""
+    at: float
+    decided_at: float | None = None
+
+
+class AmendmentTable(SQLModel, table=True):
+    """What was added to a frozen stage plan, and why; the plan itself never changes."""
+
+    __tablename__: ClassVar[Any] = "amendments"
+
+    id: int | None = Field(default=None, primary_key=True)
+    campaign_id: str = Field(foreign_key="campaigns.id")
+    stage_id: str = Field(foreign_key="stages.id")
+    changes: dict[str, Any] = json_column()
+    reason: str
+    by: str
+    at: float
+
+
+class ScheduleTable(SQLModel, table=True):
+    """A goal that is started again and again."""
+
+    __tablename__: ClassVar[Any] = "schedules"
+
+    id: str = Field(primary_key=True)
+    goal_path: str
+    cron: str
+    timezone: str
+    options: dict[str, Any] = json_column()
+    state: str
+    detail: str = ""
+    created_at: float
+    fired_at: float | None = None
+    campaign_id: str | None = None
+    """The last campaign that it started."""
+
+
+class HostTable(SQLModel, table=True):
+    """A host that a person added."""
+
+    __tablename__: ClassVar[Any] = "hosts"
+
+    name: str = Field(primary_key=True)
+    address: str
+    options: dict[str, Any] = json_column()
+    state: str
+    detail: str = ""
+    created_at: float
+    updated_at: float
+
+
+class PoolTable(SQLModel, table=True):
+    """A cluster engine that is asked for workers."""
+
+    __tablename__: ClassVar[Any] = "pools"
+
+    name: str = Field(primary_key=True)
+    kind: str
+    options: dict[str, Any] = json_column()
+    state: str
+    detail: str = ""
+    created_at: float
+    updated_at: float
+
+
+class PoolJobTable(SQLModel, table=True):
+    """One worker that was asked of a pool."""
+
+    __tablename__: ClassVar[Any] = "pool_jobs"
+
+    id: str = Field(primary_key=True)
+    pool: str = Field(foreign_key="pools.name")
+    external_id: str = ""
+    worker_id: str | None = None
+    state: str
+    detail: str = ""
+    submitted_at: float
+    ended_at: float | None = None
+
+
+class WorkerTokenTable(SQLModel, table=True):
+    """A worker's own token, as its hash."""
+
+    __tablename__: ClassVar[Any] = "worker_tokens"
+
+    name: str = Field(primary_key=True)
+    token_hash: str
+    created_at: float
+    revoked_at: float | None = None
+
+
+class LeaseTable(SQLModel, table=True):
+    """One resource of a worker (``gpu:0``, ``slot:3``) in the hands of an attempt."""
+
+    __tablename__: ClassVar[Any] = "leases"
+
+    worker_id: str = Field(primary_key=True, foreign_key="workers.id")
+    resource: str = Field(primary_key=True)
+    attempt_id: str = Field(foreign_key="attempts.id")
+    fencing_token: int
+    expires_at: float
+
+
+class CommandTable(SQLModel, table=True):
+    """What a worker is asked to do, with its answer."""
+
+    __tablename__: ClassVar[Any] = "commands"
+
+    id: int | None = Field(default=None, primary_key=True)
+    worker_id: str = Field(foreign_key="workers.id")
+    attempt_id: str | None = Field(default=None, foreign_key="attempts.id")
+    kind: str
+    args: dict[str, Any] = json_column()
+    state: str
+    result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
+    created_at: float
+    ended_at: float | None = None
