@@ -15,6 +15,7 @@ from fastapi import Path as PathParam
 from starlette.responses import Response
 
 from a3r.core.errors import Conflict, NotFound
+from a3r.core.placement import Offer
 from a3r.core.types import TERMINAL_ATTEMPTS, AttemptState, CampaignState
 from a3r.core.wire import (
     AttemptReport,
@@ -94,12 +95,15 @@ def _add_claim(router: APIRouter, hub: Hub) -> None:
         hub.hear(request.worker_id)
         if request.free_slots <= 0:
             return ClaimReply()
+        gpus, others = tuple(request.free_gpus), tuple(request.co_tenants)
+        offer = Offer(request.free_slots, gpus, others)
 
         def look() -> AttemptRow | None:
             # Looking is a read; only a claim that can succeed takes the writer (and wakes everyone who waits).
             if not _may_claim(hub):
                 return None
-            return hub.store.claim_attempt(request.worker_id, hub.clock.time(), settings.lease_s)
+            now = hub.clock.time()
+            return hub.store.claim_attempt(request.worker_id, now, settings.lease_s, offer)
 
         attempt = await hub.poll(look, request.wait_s, http.is_disconnected)
         if attempt is None:
@@ -196,6 +200,7 @@ def spec_of(hub: Hub, attempt: AttemptRow) -> AttemptSpec:
         seed=run.seed,
         blueprint=row.blueprint.model_dump(mode="json"),
         client_artifact=row.artifact_sha,
+        gpus=list(attempt.placement.get("gpus", [])),
     )
 
 

@@ -7,18 +7,21 @@ from sqlmodel import Session, col, select
 from a3r.blueprints.model import Blueprint
 from a3r.core.errors import Conflict
 from a3r.core.ids import new_id, new_nonce
+from a3r.core.placement import Need, Offer
 from a3r.core.types import (
     TERMINAL_ATTEMPTS,
     TERMINAL_RUNS,
     AttemptState,
     CampaignState,
     RunState,
+    WorkerState,
 )
 from a3r.store.book import Book, fetch, next_count, note
 from a3r.store.fencing import hold
+from a3r.store.placement import extend, keeps_free, leased_gpus, need_of, release, take
 from a3r.store.reviews import may_run
 from a3r.store.rows import AttemptRow
-from a3r.store.tables import AttemptTable, BlueprintTable, CampaignTable, RunTable
+from a3r.store.tables import AttemptTable, BlueprintTable, CampaignTable, RunTable, WorkerTable
 
 REPORTABLE = frozenset(
     {
@@ -100,24 +103,29 @@ class AttemptBook(Book):
         with self._db.read() as session:
             return to_row(fetch(session, AttemptTable, attempt_id, "attempt"))
 
-    def claim_attempt(self, worker_id: str, now: float, lease_s: float) -> AttemptRow | None:
-        """Lease the oldest queued attempt that may run to the worker, under a new fencing token; None = nothing to do.
+    def claim_attempt(
+        self, worker_id: str, now: float, lease_s: float, offer: Offer | None = None
+    ) -> AttemptRow | None:
+        """Lease the oldest queued attempt that may run and fits to the worker, under a new fencing token; None = nothing to do.
 
-        May run: its campaign is running, nobody asked for a stop, fewer than ``capacity`` attempts are held, and its
-        blueprint's current content is approved (or ``review none``).
+        May run: its campaign is running, nobody asked for a stop, fewer than ``capacity`` attempts are held, its
+        blueprint's current content is approved (or ``review none``), and the worker is neither draining nor removed.
+        Fits: see ``a3r.store.placement``; without an ``offer`` everything without GPUs fits.
         """
         # Looked up first without the lock: most polls find nothing and should hold up nobody.
         with self._db.read() as session:
-            if _oldest_claimable(session) is None:
+            if _oldest_claimable(session, worker_id, offer or Offer(), now) is None:
                 return None
         with self._db.write() as session:
-            attempt = _oldest_claimable(session)
-            if attempt is None:
+            found = _oldest_claimable(session, worker_id, offer or Offer(), now)
+            if found is None:
                 return None
+            attempt, need, free = found
             attempt.state = AttemptState.LEASED.value
             attempt.worker_id, attempt.fencing_token = worker_id, next_count(session, "fencing")
             attempt.lease_s, attempt.lease_expires_at = lease_s, now + lease_s
             attempt.leased_at = attempt.heartbeat_at = now
+            take(session, attempt, need, free, now + lease_s)
             fetch(session, RunTable, attempt.run_id, "run").state = RunState.ACTIVE.value
             _tell(session, attempt, "leased", now, worker=worker_id, fencing=attempt.fencing_token)
             return to_row(attempt)
@@ -151,6 +159,7 @@ class AttemptBook(Book):
             attempt.step = attempt.step if step is None else step
             attempt.heartbeat_at, attempt.unreachable_at = now, None
             attempt.lease_s, attempt.lease_expires_at = lease_s, now + lease_s
+            extend(session, attempt, now + lease_s)
             if state is not before:
                 _tell(session, attempt, state.value, now, before=before.value, detail=detail)
             return to_row(attempt)
@@ -197,6 +206,7 @@ class AttemptBook(Book):
                 raise Conflict(f"attempt {attempt_id!r} is {state.value}, not unreachable")
             attempt.state, attempt.reason = AttemptState.LOST.value, reason
             attempt.ended_at = at
+            release(session, attempt)
             _tell(session, attempt, "lost", at, reason=reason, step=attempt.step)
             return to_row(attempt)
 
@@ -240,7 +250,12 @@ def _refuse_queueing(
         raise Conflict(f"run {run.id!r} has used its {most} attempts (limits.max_attempts)")
 
 
-def _oldest_claimable(session: Session) -> AttemptTable | None:
+def _oldest_claimable(
+    session: Session, worker_id: str, offer: Offer, now: float
+) -> tuple[AttemptTable, Need, Offer] | None:
+    worker = session.get(WorkerTable, worker_id)
+    if worker is not None and worker.state != WorkerState.ACTIVE.value:
+        return None
     queued = session.exec(
         select(AttemptTable, CampaignTable, BlueprintTable)
         .join(CampaignTable, col(CampaignTable.id) == col(AttemptTable.campaign_id))
@@ -251,13 +266,21 @@ def _oldest_claimable(session: Session) -> AttemptTable | None:
         .where(col(CampaignTable.stop_requested_at).is_(None))
         .order_by(col(AttemptTable.queue_order))
     ).all()
+    if not queued:
+        return None
     holding = session.exec(
         select(AttemptTable.campaign_id).where(col(AttemptTable.state).in_(_HOLDING))
     ).all()
+    free = offer.without(leased_gpus(session, worker_id))
     for attempt, campaign, blueprint in queued:
         has_room = holding.count(campaign.id) < campaign.capacity
-        if has_room and may_run(session, blueprint):
-            return attempt
+        if not has_room or not may_run(session, blueprint):
+            continue
+        need = need_of(Blueprint.model_validate(blueprint.body))
+        if free.fits(need):
+            return attempt, need, free
+        if keeps_free(session, worker_id, need, now - attempt.queued_at):
+            return None
     return None
 
 

@@ -20,6 +20,7 @@ from a3r.store.attempts import to_row
 from a3r.store.book import Book, fetch, note
 from a3r.store.completeness import missing_for_success
 from a3r.store.fencing import hold, refuse_late, refuse_not_finite
+from a3r.store.placement import release
 from a3r.store.rows import AttemptRow
 from a3r.store.tables import AttemptTable, BlueprintTable, EvalRoundTable, RunTable, StepTable
 
@@ -60,6 +61,7 @@ class FinishBook(Book):
             attempt.state, attempt.reason, attempt.summary = outcome, reason, summary
             attempt.failure = failure.value if failure else None
             attempt.ended_at, attempt.unreachable_at = at, None
+            release(session, attempt)
             data = {"failure": attempt.failure, "reason": reason, "step": attempt.step}
             _tell(session, attempt, f"attempt_{outcome}", at, data)
             return to_row(attempt)

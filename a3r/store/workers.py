@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlmodel import col, select
 
-from a3r.store.book import Book
+from a3r.core.types import WorkerState
+from a3r.store.book import Book, fetch
 from a3r.store.rows import WorkerRow
 from a3r.store.tables import WorkerTable
 
@@ -36,6 +37,19 @@ class WorkerBook(Book):
             )
             record.host, record.pid, record.slots = host, pid, slots
             record.inventory, record.seen_at = inventory, at
+            session.add(record)
+            session.flush()
+            return WorkerRow.model_validate(record.model_dump())
+
+    def set_worker_state(self, worker_id: str, state: WorkerState) -> WorkerRow:
+        """Say what a person wants of the worker; registering again does not change it.
+
+        Raises:
+            NotFound: no such worker ever registered.
+        """
+        with self._db.write() as session:
+            record = fetch(session, WorkerTable, worker_id, "worker")
+            record.state = state.value
             session.add(record)
             session.flush()
             return WorkerRow.model_validate(record.model_dump())
