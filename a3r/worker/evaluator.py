@@ -15,12 +15,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from a3r.blueprints.sealed import SealedTask
 from a3r.blueprints.tasks import ScoredTask, scored_task
 from a3r.core.errors import A3RError, BlueprintError
 from a3r.core.hashing import tree_hash
@@ -60,6 +62,8 @@ class EvaluatorSpec(BaseModel):
     item_seed: int
     item_set_hash: str
     source_hash: str
+    evaluator_dir: str = ""
+    """Folder of a sealed evaluator; empty: ``task`` is a registered one."""
     client_dir: str
     client_tree_hash: str
     """Of the client's code as it was reviewed; the training client could have written into its own folder."""
@@ -86,9 +90,17 @@ class Round:
     def __init__(self, spec: EvaluatorSpec, client: SwarmClient) -> None:
         self.spec, self.client = spec, client
         self.work = Path(spec.work_dir)
-        self.task: ScoredTask = scored_task(spec.task)
-        self.items: list[Task] = self.task.items(spec.items, spec.item_seed)
-        self.check_seal()
+        sealed = spec.evaluator_dir
+        self.task: ScoredTask | SealedTask = (
+            SealedTask(Path(sealed)) if sealed else scored_task(spec.task)
+        )
+        self.check_source()
+        try:
+            self.items: list[Task] = self.task.items(spec.items, spec.item_seed)
+            self.check_seal()
+        except BaseException:
+            self.close()
+            raise
         self.work.mkdir(parents=True, exist_ok=True)
 
     def check_seal(self) -> None:
@@ -99,16 +111,16 @@ class Round:
                 "The client's code was changed after the review; its agent is not evaluated.",
                 hint="A client must not write into its own folder; compare it with the blueprint's.",
             )
-        pairs = (
-            ("items", self.task.items_hash(self.items), self.spec.item_set_hash),
-            ("scoring code", self.task.source_hash(), self.spec.source_hash),
-        )
-        for what, found, wanted in pairs:
-            if found != wanted:
-                raise BlueprintError(
-                    f"The {what} here ({found[:12]}) are not those of the blueprint ({wanted[:12]}).",
-                    hint="Install the same version of a3r on the leader and on this host.",
-                )
+        refuse_other("items", self.task.items_hash(self.items), self.spec.item_set_hash)
+
+    def check_source(self) -> None:
+        """Refuse scoring code that is not the blueprint's, before any of it runs."""
+        refuse_other("scoring code", self.task.source_hash(), self.spec.source_hash)
+
+    def close(self) -> None:
+        """End the sealed evaluator's process, if there is one."""
+        if isinstance(self.task, SealedTask):
+            self.task.close()
 
     def run(self) -> EvalRound:
         """Play and score; the record of the round.
@@ -207,13 +219,31 @@ class Round:
             return missing(item, "no such episode")
         versions = {call.policy_version for call in trace.calls}
         why = refusal(trace, item, version, versions, tries)
+        reward, failed = (None, why) if why else self.score(item, trace)
         return EvalItem(
             item_id=item.task_id,
-            reward=None if why else self.task.score(item, trace),
+            reward=reward,
             policy_version=versions.pop() if len(versions) == 1 else None,
             calls=len(trace.calls),
             truncated_calls=sum(c.finish_reason == FinishReason.LENGTH for c in trace.calls),
-            reason=why,
+            reason=failed,
+        )
+
+    def score(self, item: Task, trace: EpisodeTrace) -> tuple[float | None, str]:
+        """The item's score, or None and why there is none: an evaluator that fails must not look like an agent that does."""
+        try:
+            return self.task.score(item, trace), ""
+        except BlueprintError as error:
+            logger.error("the item %r has no score: %s", item.task_id, error.message)  # noqa: TRY400
+            return None, f"score_failed: {error.message}"[:500]
+
+
+def refuse_other(what: str, found: str, wanted: str) -> None:
+    """Refuse what is not what the blueprint names by this hash."""
+    if found != wanted:
+        raise BlueprintError(
+            f"The {what} here ({found[:12]}) are not those of the blueprint ({wanted[:12]}).",
+            hint="Install the same version of a3r on the leader and on this host.",
         )
 
 
@@ -278,8 +308,8 @@ def run(spec: EvaluatorSpec) -> None:
     out = Path(spec.out_file)
     with SwarmClient(spec.url, token, f"evaluator-{spec.round}") as client:
         if not out.exists():
-            result = Round(spec, client).run()
-            write_json(out, result.model_dump(mode="json"))
+            with closing(Round(spec, client)) as played:
+                write_json(out, played.run().model_dump(mode="json"))
         result = EvalRound.model_validate_json(out.read_bytes())
         completed = sum(item.reward is not None for item in result.items)
         logger.info("round %s: %d of %d items scored", result.name, completed, result.planned)

@@ -82,6 +82,11 @@ class AttemptFolder:
         return self.path / "client"
 
     @property
+    def evaluator(self) -> Path:
+        """The unpacked sealed evaluator, where the blueprint has one; no client may read it."""
+        return self.path / "evaluator"
+
+    @property
     def server(self) -> Path:
         """The swarm server's state directory."""
         return self.path / "server"

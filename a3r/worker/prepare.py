@@ -9,6 +9,7 @@ import json
 import secrets
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 from a3r.blueprints.artifact import unpack_tree
 from a3r.blueprints.model import Blueprint
@@ -39,6 +40,7 @@ def prepare(
     for part in (folder.server, folder.evals, folder.path / "logs", folder.path / "proc"):
         part.mkdir(parents=True, exist_ok=True, mode=0o700)
     unpack_client(folder, spec, blueprint, fetch)
+    unpack_evaluator(folder, blueprint, fetch)
     config = train_config(blueprint, spec.seed, spec.label)
     (folder.path / "train.json").write_text(config.model_dump_json(indent=1), "utf-8")
     write_tokens(folder)
@@ -47,25 +49,44 @@ def prepare(
 def unpack_client(
     folder: AttemptFolder, spec: AttemptSpec, blueprint: Blueprint, fetch: Callable[[str], bytes]
 ) -> None:
-    """Fetch and unpack the client's code unless it is there; its tree hash must be the blueprint's."""
-    wanted = client_of(blueprint).tree_hash
-    if folder.client.exists() and tree_hash(folder.client) == wanted:
+    """Fetch and unpack the client's code unless it is there; its tree hash must be the blueprint's, or the revision's."""
+    _unpack("client", folder.client, spec.client_artifact, client_tree(spec, blueprint), fetch)
+
+
+def client_tree(spec: AttemptSpec, blueprint: Blueprint) -> str:
+    """Tree hash of the client that the attempt runs: a revision's, where one replaced the blueprint's own."""
+    return spec.client_tree_hash or client_of(blueprint).tree_hash
+
+
+def unpack_evaluator(
+    folder: AttemptFolder, blueprint: Blueprint, fetch: Callable[[str], bytes]
+) -> None:
+    """Fetch and unpack a sealed evaluator, beside the client and never within its folder; a registered task has none."""
+    evaluator = blueprint.evaluator
+    if evaluator.artifact:
+        _unpack("evaluator", folder.evaluator, evaluator.artifact, evaluator.source_hash, fetch)
+
+
+def _unpack(
+    what: str, target: Path, artifact: str, wanted: str, fetch: Callable[[str], bytes]
+) -> None:
+    if target.exists() and tree_hash(target) == wanted:
         return
-    data = fetch(spec.client_artifact)
-    if bytes_hash(data) != spec.client_artifact:
+    data = fetch(artifact)
+    if bytes_hash(data) != artifact:
         raise BlueprintError(
-            "The client's artifact was damaged on its way.", hint="A new attempt fetches it again."
+            f"The {what}'s artifact was damaged on its way.", hint="A new attempt fetches it again."
         )
-    draft = folder.path / "client.new"
+    draft = target.with_name(f"{target.name}.new")
     shutil.rmtree(draft, ignore_errors=True)
     found = unpack_tree(data, draft)
     if found != wanted:
         raise BlueprintError(
-            f"The client's code (tree {found[:12]}) is not what was reviewed (tree {wanted[:12]}).",
+            f"The {what}'s code (tree {found[:12]}) is not what was reviewed (tree {wanted[:12]}).",
             hint="The blueprint needs a new version with this code, and a review.",
         )
-    shutil.rmtree(folder.client, ignore_errors=True)
-    draft.rename(folder.client)
+    shutil.rmtree(target, ignore_errors=True)
+    draft.rename(target)
 
 
 def train_config(blueprint: Blueprint, seed: int, label: str) -> TrainConfig:

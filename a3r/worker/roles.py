@@ -9,6 +9,7 @@ from a3r.blueprints.model import Blueprint
 from a3r.core.wire import AttemptSpec
 from a3r.worker.evaluator import EvaluatorSpec
 from a3r.worker.folder import AttemptFolder, Memo, client_of
+from a3r.worker.prepare import client_tree
 from a3r.worker.processes import Launcher, Process
 from a3r.worker.supervisor import write_json
 
@@ -78,8 +79,9 @@ class Starter:
             item_seed=evaluator.item_seed,
             item_set_hash=evaluator.item_set_hash,
             source_hash=evaluator.source_hash,
+            evaluator_dir=str(self.folder.evaluator) if evaluator.artifact else "",
             client_dir=str(self.folder.client),
-            client_tree_hash=client.tree_hash,
+            client_tree_hash=client_tree(self.spec, self.blueprint),
             entry=client.entry,
             arguments=client.arguments,
             seed=self.spec.seed,
