@@ -9,6 +9,7 @@ from typing import TypeAlias
 from a3r.core.types import TERMINAL_RUNS, RunState
 from a3r.report.question import Question
 from a3r.report.records import BlueprintRecord, EvalRecord, Records, RunRecord, Scalar, StageRecord
+from a3r.report.referee import referee
 from a3r.stats.intervals import mean
 
 _Key: TypeAlias = tuple[Scalar, float | None, int]
@@ -43,6 +44,7 @@ def run_gains(records: Records, question: Question) -> list[RunGain]:
     """One entry a planned run (blueprint x seed, run or not), in order of planning."""
     weights = _common_fingerprint(records)
     cells = _newest_cells(records, question)
+    verdicts = referee(records)
     used: set[_Key] = set()
     planned: set[_Key] = set()
     out: list[RunGain] = []
@@ -51,6 +53,8 @@ def run_gains(records: Records, question: Question) -> list[RunGain]:
         key = (condition, level, seed)
         measured = _measure(records, blueprint, seed, run, question)
         excluded = measured.excluded or _cell_fault(blueprint, level, cells.get(key[:2]))
+        if not excluded and run is not None and run.id in verdicts:
+            excluded = verdicts[run.id].reason
         if not excluded and measured.fingerprint != weights:
             excluded = "started from other weights than the other runs"
         if not excluded and key in used:
