@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from a3r.blueprints.model import (
     Blueprint,
     ClientSpec,
     EvaluatorSpec,
-    Limits,
     MetricSpec,
     ServerSpec,
 )
@@ -23,7 +23,7 @@ from a3r.leader.goal import GoalSpec
 from a3r.leader.model_files import find_model, weights_fingerprint
 from a3r.leader.plan import DesignRow, StagePlan
 from a3r.leader.tasks import TASKS
-from a3r.leader.training import train_config
+from a3r.leader.training import CellSettings, cell_settings, rounds_of, train_config
 
 PARALLEL = 64
 ITEM_SEED = 0
@@ -47,7 +47,11 @@ def client_bundle(task: str) -> ClientBundle:
 
 
 def build_blueprints(
-    goal: GoalSpec, plan: StagePlan, stage: int, client: ClientBundle, goal_dir: Path
+    goal: GoalSpec,
+    plan: StagePlan,
+    stage: int,
+    clients: Mapping[str, ClientBundle],
+    goal_dir: Path,
 ) -> list[Blueprint]:
     """One blueprint for each row of the design, in its order.
 
@@ -55,15 +59,27 @@ def build_blueprints(
         goal: the goal.
         plan: the stage's plan.
         stage: its number, from 1.
-        client: the packed client.
+        clients: the packed client of each task in the design.
         goal_dir: the goal's folder (a model may be named relative to it).
     """
-    fingerprint = weights_fingerprint(find_model(goal.model, goal_dir))
-    evaluator = _evaluator(goal)
-    return [
-        _blueprint(goal, plan, row, stage, client, evaluator, fingerprint, goal_dir)
-        for row in plan.design
-    ]
+    fingerprints: dict[str, str] = {}
+    out: list[Blueprint] = []
+    for row in plan.design:
+        cell = cell_settings(goal, row.factors)
+        if cell.model not in fingerprints:
+            fingerprints[cell.model] = weights_fingerprint(find_model(cell.model, goal_dir))
+        server = ServerSpec(
+            train=train_config(goal, row.factors, blueprint_name(row.factors, stage), goal_dir),
+            model_fingerprint=fingerprints[cell.model],
+            gpus=cell.resources.gpus,
+        )
+        out.append(_blueprint(goal, plan, row, stage, cell, clients[cell.task], server))
+    return out
+
+
+def tasks_of(goal: GoalSpec, plan: StagePlan) -> tuple[str, ...]:
+    """Every task that a design plays, in its order; more than one when the task is a factor."""
+    return tuple(dict.fromkeys(cell_settings(goal, row.factors).task for row in plan.design))
 
 
 def blueprint_name(factors: dict[str, Scalar], stage: int) -> str:
@@ -71,15 +87,32 @@ def blueprint_name(factors: dict[str, Scalar], stage: int) -> str:
     return "-".join([f"s{stage}", *(short_label(name, value) for name, value in factors.items())])
 
 
-def _evaluator(goal: GoalSpec) -> EvaluatorSpec:
-    task = TASKS[goal.task].scored
+def _evaluator(goal: GoalSpec, name: str) -> EvaluatorSpec:
+    task = TASKS[name].scored
     return EvaluatorSpec(
-        task=goal.task,
+        task=name,
         items=goal.metric.items,
         item_seed=ITEM_SEED,
         item_set_hash=task.item_set_hash(goal.metric.items, ITEM_SEED),
         source_hash=task.source_hash(),
-        rounds=("initial", "final"),
+        rounds=rounds_of(goal),
+    )
+
+
+def _client(goal: GoalSpec, cell: CellSettings, client: ClientBundle) -> ClientSpec:
+    arguments: dict[str, Any] = {
+        "parallel": PARALLEL,
+        **cell.arguments,
+        "held_out_items": goal.metric.items,
+        "held_out_seed": ITEM_SEED,
+    }
+    return ClientSpec(
+        template=client.template,
+        tree_hash=client.tree_hash,
+        entry=ENTRY,
+        arguments=arguments,
+        environment=cell.environment,
+        sandbox=cell.sandbox,
     )
 
 
@@ -88,46 +121,29 @@ def _blueprint(
     plan: StagePlan,
     row: DesignRow,
     stage: int,
+    cell: CellSettings,
     client: ClientBundle,
-    evaluator: EvaluatorSpec,
-    fingerprint: str,
-    goal_dir: Path,
+    server: ServerSpec,
 ) -> Blueprint:
-    name = blueprint_name(row.factors, stage)
-    arguments: dict[str, Any] = {
-        "parallel": PARALLEL,
-        "held_out_items": goal.metric.items,
-        "held_out_seed": ITEM_SEED,
-    }
-    cell = ", ".join(f"{k} = {v}" for k, v in row.factors.items())
+    where = ", ".join(f"{k} = {v}" for k, v in row.factors.items())
     return Blueprint(
-        name=name,
-        purpose=f"{plan.kind.capitalize()} stage: measure the gain at {cell}. {plan.question}",
+        name=blueprint_name(row.factors, stage),
+        purpose=f"{plan.kind.capitalize()} stage: measure the gain at {where}. {plan.question}",
         hypothesis=row.reason,
         predicted_outcome=" ".join(plan.predictions),
         factors=dict(row.factors),
         fixed=dict(goal.settings),
-        servers=(
-            ServerSpec(
-                train=train_config(goal, row.factors, name, goal_dir),
-                model_fingerprint=fingerprint,
-            ),
-        ),
-        clients=(
-            ClientSpec(
-                template=client.template,
-                tree_hash=client.tree_hash,
-                entry=ENTRY,
-                arguments=arguments,
-            ),
-        ),
-        evaluator=evaluator,
+        servers=(server,),
+        clients=(_client(goal, cell, client),),
+        evaluator=_evaluator(goal, cell.task),
         metric=MetricSpec(
             name=goal.metric.name,
             direction=goal.metric.direction,
-            protocol=TASKS[goal.task].protocol,
+            protocol=TASKS[cell.task].protocol,
         ),
         seeds=row.seeds,
-        limits=Limits(),
+        limits=cell.limits,
+        resources=cell.resources,
+        stop_rules=goal.stop_rules,
         notes=plan.stop_rule,
     )

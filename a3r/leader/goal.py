@@ -8,124 +8,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator
 
+from a3r.blueprints.model import StopRule
 from a3r.core.errors import GoalError
-from a3r.core.types import Direction, ReviewMode
-from a3r.leader.factors import Scalar
-
-
-class Section(BaseModel):
-    """A frozen part of the goal; unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Question(Section):
-    """What is asked."""
-
-    kind: Literal["minimum"]
-    """minimum: the smallest level of ``factor`` that still trains."""
-    factor: str
-    across: str | None = None
-    """Asked once for each level of this factor; None: asked once."""
-
-
-class Factor(Section):
-    """A factor's levels, ascending; a ``range`` is turned into levels when it is read."""
-
-    levels: tuple[Scalar, ...]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand_range(cls, value: object) -> object:
-        if isinstance(value, dict) and "range" in value:
-            return {"levels": FactorRange.model_validate(value).levels()}
-        return cast("object", value)
-
-    @field_validator("levels", mode="after")
-    @classmethod
-    def _ascending(cls, levels: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
-        if len(set(levels)) != len(levels):
-            msg = "a level occurs twice"
-            raise ValueError(msg)
-        if all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in levels):
-            return tuple(sorted(levels, key=lambda x: float(x)))
-        return levels
-
-
-class FactorRange(Section):
-    """Levels by their ends: ``{range: [1, 64], scale: log2}``."""
-
-    range: tuple[int, int]
-    scale: Literal["log2", "linear"] = "log2"
-    step: int = Field(default=1, ge=1)
-    """Distance of two levels of a linear scale."""
-
-    @model_validator(mode="after")
-    def _in_order(self) -> FactorRange:
-        low, high = self.range
-        if not 1 <= low < high:
-            msg = "a range needs two whole numbers, the smaller (at least 1) first"
-            raise ValueError(msg)
-        return self
-
-    def levels(self) -> tuple[int, ...]:
-        """Every level, both ends included: doublings of the lower end, or steps."""
-        low, high = self.range
-        found = [low]
-        while found[-1] < high:
-            found.append(
-                min(high, found[-1] * 2 if self.scale == "log2" else found[-1] + self.step)
-            )
-        return tuple(found)
-
-
-class Metric(Section):
-    """The primary metric."""
-
-    name: Literal["held_out_reward"] = "held_out_reward"
-    direction: Direction = Direction.MAXIMIZE
-    items: int = Field(default=300, ge=10, le=5000)
-    """Held-out items of one evaluation."""
-
-
-class Criterion(Section):
-    """When a cell trains.
-
-    On fresh seeds, the lower bound of the t interval of its gain lies above ``min_gain``, and the one-sided p, Holm-adjusted
-    over every confirmatory cell of the campaign, is below ``1 - confidence`` (``a3r.report.analysis`` decides).
-    """
-
-    min_gain: float = Field(default=0.05, ge=0.0, lt=1.0)
-    """Of the metric, final minus version 0."""
-    confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
-    """Family-wise, over every confirmatory cell of the campaign."""
-
-
-class Seeds(Section):
-    """Replicates of a cell by stage."""
-
-    coarse: int = Field(default=2, ge=1)
-    refine: int = Field(default=2, ge=1)
-    replicate: int = Field(default=4, ge=2)
-    """Fresh seeds, used by no earlier run of the cell."""
-    first: int = Field(default=1, ge=0)
-
-    @property
-    def first_fresh(self) -> int:
-        """The first seed number that only replicate stages use."""
-        return self.first + max(self.coarse, self.refine)
-
-
-class Budget(Section):
-    """Where the campaign ends though the question is open; the report then says so."""
-
-    wall_clock_min: float | None = Field(default=None, gt=0)
-    """Minutes of work, waiting for people left out; None: no limit."""
-    max_stages: int = Field(default=6, ge=1)
-    max_runs: int | None = Field(default=None, ge=1)
-    """Planned runs (blueprint x seed); None: no limit."""
+from a3r.core.types import ReviewMode
+from a3r.leader.factors import Scalar, path_of
+from a3r.leader.goal_sections import (
+    Budget,
+    Criterion,
+    Factor,
+    Metric,
+    Question,
+    Section,
+    Seeds,
+)
 
 
 class GoalSpec(Section):
@@ -134,21 +31,52 @@ class GoalSpec(Section):
     name: str = Field(min_length=1, max_length=80)
     question: Question
     task: str
+    """A shipped task; with a language model also a name of your own, whose client is written from the prose or ``code``."""
     model: str
     """``builtin:<name>``, or a folder in Hugging Face layout (relative to the goal's folder)."""
     factors: dict[str, Factor]
     metric: Metric
     criterion: Criterion = Criterion()
-    settings: dict[str, Scalar] = Field(default_factory=dict[str, Scalar])
-    """Training settings by known name or dotted path; the same in every run."""
+    smallest_effect: float | None = Field(default=None, gt=0.0)
+    """Smallest difference of the metric that matters: two cells closer than that can be shown to be equivalent. None: no such
+    verdict."""
+    settings: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    """Settings by known name or dotted path (``a3r.leader.factors``); the same in every run."""
+    evaluations: tuple[int, ...] = ()
+    """Steps after which a further held-out round is played (``step-20`` or 20); training waits for it. Shown, never decided by."""
+    stop_rules: tuple[StopRule, ...] = ()
+    """When a run ends early; part of every blueprint, so approved before anything ran."""
+    constraints: tuple[str, ...] = ()
+    """Demands in words; the report says of each what became of it."""
     seeds: Seeds = Seeds()
     budget: Budget = Budget()
     capacity: int = Field(default=2, ge=1)
     """Attempts at once."""
-    planner: Literal["sweep"] = "sweep"
+    planner: Literal["sweep", "llm"] = "sweep"
     review: ReviewMode = ReviewMode.STAGE
+    code: str = ""
+    """Folder of your own code base (relative to the goal's folder); read, never changed."""
+    reference: tuple[str, ...] = ()
+    """Files, folders or addresses that the client shall follow: a tutorial, an example."""
+    write_to: str = ""
+    """The one folder that written code is also put into; empty: it stays in the workspace."""
+    python: str = ""
+    """Interpreter of the client's processes: a path, or a command's name; empty: the worker's own."""
     pilot: str = ""
     """How the settings were chosen; printed in the report."""
+
+    @field_validator("evaluations", mode="before")
+    @classmethod
+    def _steps(cls, value: object) -> object:
+        if not isinstance(value, (list, tuple)):
+            return value
+        found = cast("list[object] | tuple[object, ...]", value)
+        return [x.removeprefix("step-") if isinstance(x, str) else x for x in found]
+
+    @field_validator("reference", mode="before")
+    @classmethod
+    def _one_or_more(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) and value else value
 
     @property
     def levels(self) -> tuple[Scalar, ...]:
@@ -160,6 +88,27 @@ class GoalSpec(Section):
         """Levels of the ``across`` factor in order; ``(None,)`` without one."""
         across = self.question.across
         return (None,) if across is None else self.factors[across].levels
+
+    @property
+    def baseline(self) -> Scalar:
+        """The level that others are compared with: the named one, else the first."""
+        named = self.question.baseline
+        return self.levels[0] if named is None else named
+
+    def place_of(self, factor: str) -> str | None:
+        """The path that a factor sets; None when it stands for several (its levels are sets of settings) or for nothing known."""
+        return path_of(self.factors[factor].path or factor)
+
+    def assigned(self, factors: dict[str, Scalar]) -> dict[str, JsonValue]:
+        """Path -> value of a cell's factors; a name that stands for nothing known is left as it is."""
+        out: dict[str, JsonValue] = {}
+        for name, level in factors.items():
+            value, place = self.factors[name].value(level), self.place_of(name)
+            if place is None and isinstance(value, dict):
+                out |= {path_of(key) or key: part for key, part in value.items()}
+            else:
+                out[place or name] = value
+        return out
 
     def cell(self, level: Scalar, condition: Scalar | None) -> dict[str, Scalar]:
         """The factors of one cell, in the order of the goal's factors."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -186,10 +186,11 @@ def _sentence(
         return MISSING_TEXT.get(name, f"{name!r} is missing")
     if where == ("question", "kind"):
         return (
-            f"a question of kind {value!r} is not served by the sweep planner; it serves 'minimum'"
+            f"there is no question of kind {value!r}; choose 'minimum' (the smallest level that still trains), 'best' (the best "
+            "level), 'comparison' (levels against a baseline) or 'interaction' (does `across` change what `factor` does)"
         )
     if where == ("planner",):
-        return f"there is no planner {value!r}; choose 'sweep'"
+        return f"there is no planner {value!r}; choose 'sweep' (no language model) or 'llm'"
     if where == ("metric", "name"):
         return f"there is no metric {value!r}; choose 'held_out_reward'"
     text = message.removeprefix("Value error, ")
@@ -205,10 +206,18 @@ def _near_key(where: tuple[str | int, ...]) -> str:
 def _fields_at(where: tuple[str | int, ...]) -> list[str]:
     model: Any = GoalSpec
     if where[:1] == ("factors",) and len(where) > 1:
-        return ["levels", "range", "scale", "step"]
+        return ["levels", "range", "scale", "step", "path"]
     for key in where:
         annotation = cast("type[BaseModel]", model).model_fields[str(key)].annotation
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return []
+            return _fields_inside(annotation)
         model = annotation
     return list(cast("type[BaseModel]", model).model_fields)
+
+
+def _fields_inside(annotation: Any) -> list[str]:
+    """Of a list of sections (``stop_rules``): the section's keys."""
+    inner = next((a for a in get_args(annotation) if isinstance(a, type)), None)
+    if inner is None or not issubclass(inner, BaseModel):
+        return []
+    return list(inner.model_fields)

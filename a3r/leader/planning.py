@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from a3r.core.types import CampaignState
-from a3r.leader.experiment import build_blueprints, client_bundle
+from a3r.leader.experiment import build_blueprints, client_bundle, tasks_of
 from a3r.leader.plan import Conclusion, EndReason, Pending, StagePlan
 from a3r.leader.tick import Tick
 
@@ -51,14 +51,14 @@ def _add_stage(tick: Tick, plan: StagePlan) -> bool:
         plan.why,
         plan.evidence,
     )
-    client = client_bundle(tick.goal.task)
-    sha = tick.store.put_artifact(client.data)
-    blueprints = build_blueprints(tick.goal, plan, number, client, tick.goal_dir)
+    clients = {task: client_bundle(task) for task in tasks_of(tick.goal, plan)}
+    shas = {c.tree_hash: tick.store.put_artifact(c.data) for c in clients.values()}
+    blueprints = build_blueprints(tick.goal, plan, number, clients, tick.goal_dir)
     tick.store.add_stage(
         tick.id,
         plan.kind,
         plan.model_dump(mode="json"),
-        [(blueprint, sha) for blueprint in blueprints],
+        [(b, shas[b.clients[0].tree_hash]) for b in blueprints],
         tick.now,
     )
     return True

@@ -89,7 +89,7 @@ def test_a_design_becomes_blueprints_that_differ_in_their_factors_only(goal_text
     goal = parse_goal(goal_text, Path("goal.md"))
     plan = SweepPlanner().next(goal, synthetic_records((), goal.model_dump(mode="json")))
     client = client_bundle(goal.task)
-    blueprints = build_blueprints(goal, plan, 1, client, Path())
+    blueprints = build_blueprints(goal, plan, 1, {goal.task: client}, Path())
     assert [b.name for b in blueprints][:2] == ["s1-b1-cap10", "s1-b8-cap10"]
     assert len({b.cell_hash() for b in blueprints}) == 6
     train = blueprints[0].servers[0].train
@@ -99,7 +99,8 @@ def test_a_design_becomes_blueprints_that_differ_in_their_factors_only(goal_text
     evaluator = blueprints[0].evaluator
     items = calculator.held_out(40, 0)
     assert evaluator.item_set_hash == calculator.item_set_hash(items)
-    again = build_blueprints(goal, plan.model_copy(update={"kind": "replicate"}), 2, client, Path())
+    later = plan.model_copy(update={"kind": "replicate"})
+    again = build_blueprints(goal, later, 2, {goal.task: client}, Path())
     assert [b.cell_hash() for b in again] == [b.cell_hash() for b in blueprints]
     assert again[0].content_hash() != blueprints[0].content_hash()
 

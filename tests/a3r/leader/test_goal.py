@@ -87,7 +87,7 @@ MISTAKES = {
     "same setting twice": ("group_size: 4", "group_size: 4\n  batch.repeat: 2", ["the same setting"]),
     "reserved setting": ("group_size: 4", "seed: 4", ["set by the campaign itself"]),
     "setting is a factor": ("group_size: 4", "batch.tasks: 4", ["is a factor too"]),
-    "question of another kind": ("kind: minimum", "kind: best", ["line 3", "'best' is not served", "'minimum'"]),
+    "question of another kind": ("kind: minimum", "kind: maximum", ["line 3", "no question of kind 'maximum'", "'minimum'"]),
     "factor of the question": ("factor: train_batch_size", "factor: batch", ["'batch' is not among the factors"]),
     "across of the question": ("across: max_response_tokens", "across: x", ["across 'x' is not among"]),
     "across itself": ("across: max_response_tokens", "across: train_batch_size", ["across itself"]),
