@@ -20,6 +20,7 @@ from a3r.store.book import Book, fetch, next_count, note
 from a3r.store.fencing import hold
 from a3r.store.placement import extend, keeps_free, leased_gpus, need_of, release, take
 from a3r.store.reviews import may_run
+from a3r.store.revisions import number_in_force
 from a3r.store.rows import AttemptRow
 from a3r.store.tables import AttemptTable, BlueprintTable, CampaignTable, RunTable, WorkerTable
 
@@ -45,13 +46,15 @@ class AttemptBook(Book):
 
         Raises:
             Conflict: the run is final or has an attempt under way, its blueprint may not run (review), or
-                ``limits.max_attempts`` is used up.
+                ``limits.max_attempts`` is used up (counted anew for each revision of the client).
         """
         with self._db.write() as session:
             run = fetch(session, RunTable, run_id, "run")
             record = fetch(session, BlueprintTable, run.blueprint_id, "blueprint")
             before = session.exec(select(AttemptTable).where(AttemptTable.run_id == run_id)).all()
-            _refuse_queueing(session, run, record, len(before))
+            revision = number_in_force(session, record.id)
+            tried = sum(a.revision == revision for a in before)
+            _refuse_queueing(session, run, record, tried)
             attempt = AttemptTable(
                 id=new_id("at", at),
                 run_id=run_id,
@@ -126,7 +129,10 @@ class AttemptBook(Book):
             attempt.lease_s, attempt.lease_expires_at = lease_s, now + lease_s
             attempt.leased_at = attempt.heartbeat_at = now
             take(session, attempt, need, free, now + lease_s)
-            fetch(session, RunTable, attempt.run_id, "run").state = RunState.ACTIVE.value
+            run = fetch(session, RunTable, attempt.run_id, "run")
+            run.state = RunState.ACTIVE.value
+            # Taken at the claim: a repair that was approved while the attempt waited is used.
+            attempt.revision = number_in_force(session, run.blueprint_id)
             _tell(session, attempt, "leased", now, worker=worker_id, fencing=attempt.fencing_token)
             return to_row(attempt)
 
