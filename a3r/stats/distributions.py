@@ -1,4 +1,4 @@
-"""The three functions of scipy that the statistics need, typed; scipy.special loads far faster than scipy.stats."""
+"""The functions of scipy that the statistics need, typed; scipy.special loads far faster than scipy.stats."""
 
 from __future__ import annotations
 
@@ -21,3 +21,24 @@ def t_tail(statistic: float, df: float) -> float:
 def normal_quantile(probability: float) -> float:
     """Quantile of the standard normal."""
     return float(_SPECIAL.ndtri(probability))
+
+
+def normal_tail(statistic: float) -> float:
+    """P(Z > statistic) of the standard normal."""
+    return float(_SPECIAL.ndtr(-statistic))
+
+
+def chi2_quantile(probability: float, df: float) -> float:
+    """Quantile of the chi-squared distribution with ``df`` degrees of freedom."""
+    return float(_SPECIAL.chdtri(df, 1 - probability))
+
+
+def beta_quantile(probability: float, a: float, b: float) -> float:
+    """Quantile of the beta distribution; ``a`` and ``b`` positive."""
+    return float(_SPECIAL.betaincinv(a, b, probability))
+
+
+def noncentral_t_tail(statistic: float, df: float, noncentrality: float) -> float:
+    """P(T > statistic) of the noncentral t; what a t test reaches when there is an effect."""
+    found = 1 - float(_SPECIAL.nctdtr(df, noncentrality, statistic))
+    return min(1.0, max(0.0, found))

@@ -62,7 +62,10 @@ def mean_interval(values: Sequence[float | None], confidence: float = 0.95) -> I
 
 @dataclass(frozen=True)
 class Difference:
-    """mean(a) - mean(b) with Welch's interval; bounds and p are None when a sample has n < 2."""
+    """mean(a) - mean(b) with Welch's interval; bounds and p are None when a sample has n < 2.
+
+    Without any spread in both samples the bounds are None and p is 1, as in the tests of ``a3r.stats.tests``.
+    """
 
     low: float | None
     difference: float
@@ -84,10 +87,10 @@ def welch_difference(
     if sd_a is None or sd_b is None:
         return Difference(None, difference, None, None, None, n_a, n_b)
     va, vb = sd_a**2 / n_a, sd_b**2 / n_b
-    if va + vb == 0.0:  # no spread at all: a point, and p is 1 or 0
-        return Difference(
-            difference, difference, difference, float(difference == 0.0), None, n_a, n_b
-        )
+    if (
+        va + vb == 0.0
+    ):  # nothing to measure the distance with: no interval, and p is 1 whatever the distance
+        return Difference(None, difference, None, 1.0, None, n_a, n_b)
     df = (va + vb) ** 2 / (va**2 / (n_a - 1) + vb**2 / (n_b - 1))
     error = math.sqrt(va + vb)
     half = t_quantile(0.5 + confidence / 2, df) * error

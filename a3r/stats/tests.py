@@ -1,10 +1,9 @@
-"""One-sample t tests, corrections for many tests, equivalence, and what a design can reach at best."""
+"""One-sample t tests, corrections for many tests, and what a design can reach at best."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from a3r.stats.distributions import t_quantile, t_tail
 from a3r.stats.intervals import finite, mean, mean_interval, sample_sd
@@ -40,6 +39,23 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def holm_both_directions(
+    greater: Sequence[float | None], less: Sequence[float | None]
+) -> tuple[list[float | None], list[float | None]]:
+    """Holm over one family that holds both directions of every test, in the order given.
+
+    None (too few values) counts as p = 1, so that a planned test is not forgotten, and stays None. ValueError when the lengths
+    differ.
+    """
+    if len(greater) != len(less):
+        msg = f"both directions need one p a test, got {len(greater)} and {len(less)}"
+        raise ValueError(msg)
+    raw = [*greater, *less]
+    adjusted = holm([1.0 if p is None else p for p in raw])
+    kept = [None if p is None else a for p, a in zip(raw, adjusted, strict=True)]
+    return kept[: len(greater)], kept[len(greater) :]
+
+
 def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
     """Benjamini-Hochberg adjusted p-values (1995), in the order given; false discovery rate."""
     _check_ps(ps)
@@ -49,17 +65,6 @@ def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
         running = min(running, ps[index] * (len(ps) / (len(ps) - rank)))
         adjusted[index] = running
     return adjusted
-
-
-def permutation_attainable_p(n_a: int, n_b: int, *, two_sided: bool = False) -> float:
-    """Smallest p that a permutation test of these group sizes can ever reach: 1 / C(n_a + n_b, n_a), twice that if two-sided.
-
-    With 3 against 3 that is 0.05 one-sided: no correction for a second test can be survived.
-    """
-    if n_a < 1 or n_b < 1:
-        msg = f"both groups need at least one value, got {n_a!r} and {n_b!r}"
-        raise ValueError(msg)
-    return min(1.0, (2 if two_sided else 1) / math.comb(n_a + n_b, n_a))
 
 
 def smallest_resolvable_gain(sd: float, n: int, alpha: float, family: int = 1) -> float | None:
@@ -74,28 +79,6 @@ def smallest_resolvable_gain(sd: float, n: int, alpha: float, family: int = 1) -
     if n < 2:
         return None
     return t_quantile(1 - alpha / max(2, family), n - 1) * sd / math.sqrt(n)
-
-
-@dataclass(frozen=True)
-class Equivalence:
-    """Two one-sided tests: ``equivalent`` when the mean is inside (-margin, margin) at ``alpha``."""
-
-    p: float | None
-    equivalent: bool
-
-
-def tost_equivalence(
-    values: Sequence[float | None], margin: float, alpha: float = 0.05
-) -> Equivalence:
-    """TOST of the mean against +-margin (Schuirmann 1987); with n < 2 equivalence is not shown."""
-    if margin <= 0:
-        msg = f"margin must be positive, got {margin!r}"
-        raise ValueError(msg)
-    above, below = t_test_greater(values, -margin), t_test_less(values, margin)
-    if above is None or below is None:
-        return Equivalence(None, equivalent=False)
-    p = max(above, below)
-    return Equivalence(p, p < alpha)
 
 
 def coverage(samples: Sequence[Sequence[float]], truth: float, confidence: float = 0.95) -> float:

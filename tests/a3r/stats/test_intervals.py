@@ -65,9 +65,11 @@ def test_welch_agrees_with_scipy(a: list[float], b: list[float]):
     assert found.high == pytest.approx(float(bounds.high), rel=1e-6, abs=1e-6)
 
 
-def test_welch_without_spread_is_a_point_and_with_one_value_has_no_bounds():
-    same = welch_difference([1.0, 1.0], [1.0, 1.0])
-    assert (same.low, same.high, same.p_two_sided) == (0.0, 0.0, 1.0)
+def test_welch_without_spread_claims_nothing_and_with_one_value_has_no_bounds():
+    for other in (1.0, 2.0):
+        same = welch_difference([1.0, 1.0], [other, other])
+        assert (same.low, same.difference, same.high) == (None, 1.0 - other, None)
+        assert same.p_two_sided == 1.0
     assert welch_difference([1.0], [1.0, 2.0]).low is None
 
 

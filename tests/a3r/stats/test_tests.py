@@ -10,11 +10,10 @@ from scipy import stats
 from a3r.stats.tests import (
     benjamini_hochberg,
     holm,
-    permutation_attainable_p,
+    holm_both_directions,
     smallest_resolvable_gain,
     t_test_greater,
     t_test_less,
-    tost_equivalence,
 )
 
 PS = st.lists(st.floats(0, 1), min_size=1, max_size=12)
@@ -65,11 +64,6 @@ def test_family_of_null_cells_is_seldom_called_a_win():
     assert wins / 400 <= 0.075  # 5 % and three standard errors
 
 
-def test_attainable_p_of_a_permutation_test_counts_the_arrangements():
-    assert permutation_attainable_p(3, 3) == pytest.approx(1 / 20)
-    assert permutation_attainable_p(3, 3, two_sided=True) == pytest.approx(1 / 10)
-
-
 def test_smallest_resolvable_gain_is_exactly_where_the_test_turns_significant():
     sd, n, alpha, family = 0.02, 4, 0.05, 4
     gain = smallest_resolvable_gain(sd, n, alpha, family)
@@ -83,10 +77,12 @@ def test_smallest_resolvable_gain_is_exactly_where_the_test_turns_significant():
     assert smallest_resolvable_gain(sd, 1, alpha, family) is None
 
 
-def test_equivalence_needs_both_sides_and_two_values():
-    assert tost_equivalence([0.001, -0.001, 0.0], 0.05).equivalent
-    assert not tost_equivalence([0.06, 0.04, 0.05], 0.05).equivalent
-    assert tost_equivalence([0.0], 0.05).p is None
+def test_both_directions_share_one_family_and_a_missing_test_is_not_forgotten():
+    greater, less = holm_both_directions([0.01, None], [0.99, None])
+    assert greater == [pytest.approx(0.04), None]
+    assert less == [1.0, None]
+    with pytest.raises(ValueError, match="one p a test"):
+        holm_both_directions([0.1], [])
 
 
 def test_a_single_test_resolves_no_more_than_the_two_sided_interval_allows():
