@@ -134,7 +134,12 @@ def refusal(name: str, value: object) -> str | None:
     if path.startswith(ARGUMENTS) or path in CELL_NAMES:
         return None
     prefix, section = _section(path)
-    tree = nested({path.removeprefix(prefix): value}) if prefix else nested({path: value})
+    # Below a prefix no name is short for another one: ``gpus`` of ``resources.gpus`` is a field there.
+    tree = (
+        nested({f"below.{path.removeprefix(prefix)}": value})["below"]
+        if prefix
+        else nested({path: value})
+    )
     # Sequences and words must be converted: a list is no tuple, a word is no enum member.
     strict = isinstance(value, (bool, int, float))
     try:
