@@ -13,6 +13,7 @@ Tree::
     ├── AuthFailed         wrong or missing token
     ├── HostError          tmux, processes, files on a host
     ├── VerificationFailed a report that its records do not support
+    ├── JobFailed          long work of the leader ended without a result: a person must look
     └── ModelError         a language model gave no usable reply
         ├── ModelUnavailable   down, limited, timed out: wait and try again
         ├── ModelRefused       no key, no credit, no such model: a person must act
@@ -134,6 +135,12 @@ class VerificationFailed(A3RError):
 
     code = "verification_failed"
     exit_code = 5
+
+
+class JobFailed(A3RError):
+    """Long work of the leader ended without a result; the campaign waits for a person. ``details["job"]`` names it."""
+
+    code = "job_failed"
 
 
 class ModelError(A3RError):

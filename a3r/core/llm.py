@@ -64,6 +64,8 @@ class ModelReply(Part):
     completion_tokens: int | None = None
     model: str = ""
     """The model that answered: another one than asked for when a fallback did."""
+    cost_usd: float | None = None
+    """What it cost, where the adapter knows better than ``price()`` (a fallback has a price of its own)."""
 
 
 class Price(Part):
@@ -71,6 +73,23 @@ class Price(Part):
 
     prompt_usd: float = Field(ge=0)
     completion_usd: float = Field(ge=0)
+
+
+class Spent(Part):
+    """What calls took, those in flight at their full reserve."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    calls: int = 0
+    """Calls that were, or may have been, billed."""
+
+    def plus(self, other: Spent) -> Spent:
+        """The sum of both."""
+        return Spent(
+            usd=self.usd + other.usd,
+            tokens=self.tokens + other.tokens,
+            calls=self.calls + other.calls,
+        )
 
 
 class LanguageModel(Protocol):

@@ -131,6 +131,14 @@ class RevisionState(StrEnum):
     REJECTED = "rejected"
 
 
+class CommandState(StrEnum):
+    """Of something that a worker is asked for."""
+
+    OPEN = "open"  # repeated on every heartbeat until answered
+    DONE = "done"
+    FAILED = "failed"  # the worker could not; ``result["error"]`` says why
+
+
 class WorkerState(StrEnum):
     """What a person wants of a worker."""
 

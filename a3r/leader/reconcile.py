@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from a3r.core.errors import Conflict, StoreError
+from a3r.core.errors import Conflict, JobFailed, StoreError
 from a3r.core.ports import Clock
 from a3r.core.types import CampaignState, StageState
 from a3r.core.workspace import Workspace
@@ -52,6 +52,8 @@ def _guarded(store: Store, clock: Clock, workspace: Workspace, campaign: Campaig
         # The database itself is in trouble (locked, disk full): nothing can be written now, so try again next time.
         logger.warning("campaign %s waits for the database: %s", campaign.id, error)
         return False
+    except JobFailed as error:
+        return _block(store, campaign.id, str(error))
     except Exception as error:
         logger.exception("campaign %s is blocked by an unexpected error", campaign.id)
         return _block(store, campaign.id, f"{type(error).__name__}: {error}")

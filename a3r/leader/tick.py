@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from a3r.core.errors import JobFailed
 from a3r.core.ports import Clock
-from a3r.core.types import CampaignState, StageState
+from a3r.core.types import CampaignState, JobState, StageState
 from a3r.core.workspace import Workspace
 from a3r.leader.goal import GoalSpec
 from a3r.leader.plan import Planner
+from a3r.leader.worked import events_of, minutes_are_up, worked_s
 from a3r.report.export import records_from_store
 from a3r.report.records import Records
-from a3r.store.rows import CampaignRow, EventRow, StageRow
+from a3r.store.rows import CampaignRow, EventRow, JobRow, StageRow
 from a3r.store.store import Store
 
 OPEN_STAGES = frozenset({StageState.PLANNED, StageState.RUNNING})
-WAITING = frozenset({CampaignState.AWAITING_REVIEW, CampaignState.PAUSED, CampaignState.BLOCKED})
-"""States in which the campaign's wall clock stands still: it waits for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +74,37 @@ class Tick:
 
     def events(self) -> Iterator[EventRow]:
         """The campaign's events in order, read in pages."""
-        after, page = 0, 1000
-        while True:
-            found = self.store.events(self.id, after_seq=after, limit=page)
-            yield from found
-            if len(found) < page:
-                return
-            after = found[-1].seq
+        return events_of(self.store, self.id)
+
+    def job(self, kind: str, subject: str, payload: dict[str, Any] | None = None) -> JobRow:
+        """The job ``<campaign>/<kind>/<subject>``, filed if it is not there; look again next tick until it is over."""
+        job_id = f"{self.id}/{kind}/{subject}"
+        return self.store.ensure_job(job_id, self.id, kind, payload or {}, self.now)
+
+    def result_of(
+        self, kind: str, subject: str, payload: dict[str, Any] | None = None
+    ) -> dict[str, Any] | None:
+        """What the job found; None while it is not done.
+
+        Raises:
+            JobFailed: it failed. Let through, this blocks the campaign with the job's reason; a resume tries it again.
+        """
+        job = self.job(kind, subject, payload)
+        if job.state is JobState.FAILED:
+            told = job.result or {}
+            raise JobFailed(
+                f"{kind} {subject}: {told.get('message') or job.detail}",
+                hint=str(told.get("hint") or ""),
+                job=job.id,
+                reason=told.get("code"),
+            )
+        return job.result if job.state is JobState.DONE else None
 
     def wall_clock_is_up(self) -> bool:
         """Whether the budget's minutes of work are used; time in which the campaign waited for a person does not count."""
         minutes = self.goal.budget.wall_clock_min
-        if minutes is None or self.now - self.campaign.created_at < 60 * minutes:
-            return False
-        return self.worked_s() >= 60 * minutes
+        return minutes_are_up(self.store, self.campaign, minutes, self.now)
 
     def worked_s(self) -> float:
         """Seconds in which the campaign did not wait for a person."""
-        prefix, states = "campaign_", {s.value for s in CampaignState}
-        total, since, waiting = 0.0, self.campaign.created_at, False
-        for event in self.events():
-            state = event.kind.removeprefix(prefix)
-            if event.kind.startswith(prefix) and state in states:
-                total += 0.0 if waiting else event.at - since
-                since, waiting = event.at, CampaignState(state) in WAITING
-        return total + (0.0 if waiting else self.now - since)
+        return worked_s(self.store, self.campaign, self.now)

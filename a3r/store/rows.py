@@ -11,6 +11,7 @@ from a3r.core.types import (
     AttemptState,
     CallState,
     CampaignState,
+    CommandState,
     FailureClass,
     JobState,
     ReviewMode,
@@ -157,6 +158,30 @@ class WorkerRow(Row):
     pool: str | None = None
 
 
+class WorkerTokenRow(Row):
+    """A token that one worker alone uses; the token itself is nowhere."""
+
+    name: str
+    worker_id: str | None
+    """The worker that used it first; None = nobody yet."""
+    created_at: float
+    revoked_at: float | None
+
+
+class CommandRow(Row):
+    """What a worker is asked to do; ``result`` is its answer."""
+
+    id: int
+    worker_id: str
+    attempt_id: str | None
+    kind: str
+    args: dict[str, Any]
+    state: CommandState
+    result: dict[str, Any] | None
+    created_at: float
+    ended_at: float | None
+
+
 class EventRow(Row):
     """One line of a campaign's history; ``seq`` grows over the whole database."""
 
@@ -215,7 +240,14 @@ class JobRow(Row):
     detail: str
     """What it does or waits for, in words."""
     not_before: float
+    waiting_since: float | None
+    """When the provider stopped answering; None: it does not wait."""
+    tries: int
+    """Waits in a row without a reply in between."""
+    round: int
+    """1; one more each time a person lets it try again with new calls, because the old replies led nowhere."""
     result: dict[str, Any] | None
+    """What a done job found; of a failed one the error's ``code``, ``message``, ``hint`` and ``details``."""
     created_at: float
     updated_at: float
 

@@ -183,6 +183,9 @@ CREATE TABLE jobs (
     state TEXT NOT NULL,
     detail TEXT NOT NULL,
     not_before REAL NOT NULL,
+    waiting_since REAL,
+    tries INTEGER NOT NULL,
+    round INTEGER NOT NULL,
     result TEXT,
     created_at REAL NOT NULL,
     updated_at REAL NOT NULL
@@ -282,11 +285,12 @@ CREATE TABLE pool_jobs (
 CREATE TABLE worker_tokens (
     name TEXT PRIMARY KEY,
     token_hash TEXT NOT NULL UNIQUE,
+    worker_id TEXT,
     created_at REAL NOT NULL,
     revoked_at REAL
 ) STRICT;
 CREATE TABLE leases (
-    worker_id TEXT NOT NULL REFERENCES workers(id),
+    worker_id TEXT NOT NULL,
     resource TEXT NOT NULL,
     attempt_id TEXT NOT NULL REFERENCES attempts(id),
     fencing_token INTEGER NOT NULL,
@@ -295,7 +299,7 @@ CREATE TABLE leases (
 ) STRICT;
 CREATE TABLE commands (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    worker_id TEXT NOT NULL REFERENCES workers(id),
+    worker_id TEXT NOT NULL,
     attempt_id TEXT REFERENCES attempts(id),
     kind TEXT NOT NULL,
     args TEXT NOT NULL,

@@ -11,14 +11,19 @@ from a3r.store.attempts import AttemptBook
 from a3r.store.blueprints import BlueprintBook
 from a3r.store.campaigns import CampaignBook
 from a3r.store.changes import Changes
+from a3r.store.commands import CommandBook
 from a3r.store.engine import BUSY_TIMEOUT_S, Database
 from a3r.store.evidence import EvidenceBook
 from a3r.store.files import FileBook
 from a3r.store.finishing import FinishBook
 from a3r.store.history import HistoryBook
+from a3r.store.jobs import JobBook
+from a3r.store.llm_calls import LlmCallBook
 from a3r.store.reviews import ReviewBook
+from a3r.store.revisions import RevisionBook
 from a3r.store.runs import RunBook
 from a3r.store.stages import StageBook
+from a3r.store.worker_tokens import WorkerTokenBook
 from a3r.store.workers import WorkerBook
 
 
@@ -34,6 +39,11 @@ class Store(
     HistoryBook,
     FileBook,
     WorkerBook,
+    WorkerTokenBook,
+    CommandBook,
+    RevisionBook,
+    JobBook,
+    LlmCallBook,
 ):
     """Everything that a campaign leaves behind, under verb names; the methods are in the module of their noun.
 

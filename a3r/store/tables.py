@@ -254,6 +254,9 @@ class JobTable(SQLModel, table=True):
     state: str
     detail: str = ""
     not_before: float = 0.0
+    waiting_since: float | None = None
+    tries: int = 0
+    round: int = 1
     result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
     created_at: float
     updated_at: float
@@ -389,6 +392,8 @@ class WorkerTokenTable(SQLModel, table=True):
 
     name: str = Field(primary_key=True)
     token_hash: str
+    worker_id: str | None = None
+    """The worker that used it first; nobody else may."""
     created_at: float
     revoked_at: float | None = None
 
@@ -398,7 +403,7 @@ class LeaseTable(SQLModel, table=True):
 
     __tablename__: ClassVar[Any] = "leases"
 
-    worker_id: str = Field(primary_key=True, foreign_key="workers.id")
+    worker_id: str = Field(primary_key=True)
     resource: str = Field(primary_key=True)
     attempt_id: str = Field(foreign_key="attempts.id")
     fencing_token: int
@@ -411,7 +416,7 @@ class CommandTable(SQLModel, table=True):
     __tablename__: ClassVar[Any] = "commands"
 
     id: int | None = Field(default=None, primary_key=True)
-    worker_id: str = Field(foreign_key="workers.id")
+    worker_id: str
     attempt_id: str | None = Field(default=None, foreign_key="attempts.id")
     kind: str
     args: dict[str, Any] = json_column()

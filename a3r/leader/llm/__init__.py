@@ -1,0 +1,1 @@
+"""How the leader talks to a language model: budget, journal, structured replies, tools. Knows no provider."""
