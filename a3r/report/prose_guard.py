@@ -23,6 +23,8 @@ _TENS = "twenty thirty forty fourty fifty sixty seventy eighty ninety"
 _LARGE = "hundred thousand million billion trillion dozen"
 _NUMBER = "|".join(f"{_UNITS} {_TEENS} {_TENS} {_LARGE}".split())
 _NUMBERS = re.compile(rf"(?:{_NUMBER})(?:and|{_NUMBER})*(?:fold|th|ths|s|es|ish|some|er|ers)?")
+_RUN_TOGETHER = re.compile(rf"(?:{_NUMBER})(?:and|point|dot|comma)*(?:{_NUMBER}|per)|percent")
+"""Inside one token: ``fortytwopointthreepercent``."""
 _ORDINALS = (
     "first second third fifth eighth ninth twelfth twentieth thirtieth fortieth fiftieth hundredth"
 )
@@ -107,7 +109,7 @@ def _words(text: str) -> Iterable[str]:
     plain = _plain(text)
     tokens = plain.split()
     for token in tokens:
-        if _NUMBERS.fullmatch(token) or token in _NUMBER_WORDS:
+        if _NUMBERS.fullmatch(token) or token in _NUMBER_WORDS or _RUN_TOGETHER.search(token):
             yield f"the number word {token!r}"
         elif token not in _FREE and _RESULTS.fullmatch(token):
             yield f"{token!r} states a result: results are claims, and code writes them"

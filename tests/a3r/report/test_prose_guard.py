@@ -75,6 +75,8 @@ def test_no_number_written_in_words_is_accepted():
         "a dozen points",
         "twenty-second",
         "ninety percent",
+        "about fortytwopointthree points",
+        "about sixpercent of them",
     ],
 )
 def test_a_number_in_disguise_is_refused(text):
