@@ -9,7 +9,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from a3r.core.types import AttemptState, FailureClass
+from a3r.core.types import AttemptState, FailureClass, WorkerState
+
+PROTOCOL = 1
+"""Of ``/worker/v1``; a worker that speaks another is refused when it registers, in words."""
 
 
 class Message(BaseModel):
@@ -27,6 +30,11 @@ class WorkerRegistration(Message):
     slots: int = Field(ge=0)
     """Attempts at once; a person can set it, the default is the number of CPU cores (at least 1) or GPUs."""
     inventory: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """``cpus``, ``memory_bytes``, ``disk_free_bytes``, ``gpus`` (index, uuid, name, memory_mb), ``software`` (name -> version)."""
+    protocol: int = PROTOCOL
+    pool: str = ""
+    """The pool that asked for this worker, with ``pool_job``; empty: a person or the daemon started it."""
+    pool_job: str = ""
 
 
 class WorkerWelcome(Message):
@@ -106,7 +114,7 @@ class HeartbeatRequest(Message):
 class Command(Message):
     """What the hub wants of a worker."""
 
-    kind: Literal["stop_attempt", "forget_attempt", "fetch_log", "fetch_trace", "drain"]
+    kind: Literal["stop_attempt", "forget_attempt", "fetch_log", "fetch_trace"]
     attempt_id: str = ""
     reason: str = ""
     id: int = 0
@@ -120,6 +128,8 @@ class HeartbeatReply(Message):
 
     commands: list[Command] = Field(default_factory=list[Command])
     hub_epoch: str = ""
+    wanted: WorkerState = WorkerState.ACTIVE
+    """What a person wants of this worker. draining: it gets nothing new. removed: it leaves once its attempts are over."""
 
 
 class EventReport(Message):

@@ -12,6 +12,7 @@ from a3r.core.ports import Clock
 from a3r.hub.auth import require
 from a3r.hub.blueprint_routes import add_blueprints
 from a3r.hub.campaign_routes import add_campaigns
+from a3r.hub.command_routes import add_asking
 from a3r.hub.errors import BodyLimit, install
 from a3r.hub.run_routes import add_runs
 from a3r.hub.server_routes import server_router
@@ -65,7 +66,7 @@ def _add_health(app: FastAPI, hub: Hub) -> None:
 
 
 def _api_router(hub: Hub) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", dependencies=[Depends(require(hub.tokens, Role.ADMIN))])
+    router = APIRouter(prefix="/api/v1", dependencies=[Depends(require(hub, Role.ADMIN))])
 
     @router.get("/daemon")
     def daemon() -> Json:
@@ -96,4 +97,5 @@ def _api_router(hub: Hub) -> APIRouter:
     add_campaigns(router, hub)
     add_blueprints(router, hub)
     add_runs(router, hub)
+    add_asking(router, hub)
     return router

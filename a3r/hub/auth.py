@@ -1,16 +1,23 @@
-"""Whose token a request carries, and whether that role may do this."""
+"""Whose token a request carries, and whether that caller may do this."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from a3r.core.errors import AuthFailed
-from a3r.hub.tokens import HubTokens, Role
+from a3r.core.errors import AuthFailed, Conflict
+from a3r.hub.tokens import Role
+
+if TYPE_CHECKING:
+    from a3r.hub.state import Hub
+
+TOKEN_NAME = "worker_token"  # noqa: S105 - a key of the request's state
+"""Where the name of a worker's own token is kept during a request; absent for the workspace's shared one."""
 
 
-def require(tokens: HubTokens, *allowed: Role) -> Callable[[Request], Role]:
+def require(hub: Hub, *allowed: Role) -> Callable[[Request], Role]:
     """Return a FastAPI dependency that lets ``allowed`` roles pass and answers everybody else 401."""
 
     def check(request: Request) -> Role:
@@ -19,7 +26,7 @@ def require(tokens: HubTokens, *allowed: Role) -> Callable[[Request], Role]:
             raise AuthFailed(
                 "The request carries no token.", hint="Send 'Authorization: Bearer <token>'."
             )
-        role = tokens.role_of(value.strip())
+        role = _role_of(hub, value.strip(), request)
         if role not in allowed:
             needed = " or ".join(r.value for r in allowed)
             raise AuthFailed(
@@ -27,5 +34,47 @@ def require(tokens: HubTokens, *allowed: Role) -> Callable[[Request], Role]:
                 hint=f"It takes the {needed} token.",
             )
         return role
+
+    return check
+
+
+def _role_of(hub: Hub, token: str, request: Request) -> Role:
+    try:
+        return hub.tokens.role_of(token)
+    except AuthFailed:
+        own = hub.store.worker_token(token)
+        if own is None:
+            raise
+        setattr(request.state, TOKEN_NAME, own.name)
+        return Role.WORKER
+
+
+def as_worker(hub: Hub, request: Request, worker_id: str) -> None:
+    """Check that the caller is this worker: a token of its own serves the worker that used it first, and no other.
+
+    Raises:
+        AuthFailed: the token belongs to another worker.
+    """
+    name = getattr(request.state, TOKEN_NAME, None)
+    if name is None:
+        return  # the shared token of the workspace: this host's own worker, and hosts that a person set up with it
+    try:
+        hub.store.bind_worker_token(name, worker_id)
+    except Conflict as error:
+        raise AuthFailed(error.message, hint=error.hint) from error
+
+
+def holds(hub: Hub) -> Callable[[Request], None]:
+    """Return a dependency for routes of one attempt: a worker with its own token may write only to attempts that it was given."""
+
+    def check(request: Request) -> None:
+        name = getattr(request.state, TOKEN_NAME, None)
+        attempt_id = request.path_params.get("attempt_id")
+        if name is None or attempt_id is None:
+            return
+        holder = hub.store.attempt(str(attempt_id)).worker_id
+        if holder is None:
+            raise AuthFailed(f"The attempt {attempt_id!r} was given to nobody.", hint="Claim it.")
+        as_worker(hub, request, holder)
 
     return check

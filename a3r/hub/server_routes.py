@@ -76,7 +76,7 @@ class AnnouncedServers:
 def server_router(hub: Hub) -> APIRouter:
     """Return the routes over a book of servers of their own."""
     servers = AnnouncedServers(hub.clock)
-    allowed = Depends(require(hub.tokens, Role.WORKER, Role.ADMIN))
+    allowed = Depends(require(hub, Role.WORKER, Role.ADMIN))
     router = APIRouter(prefix=HUB_ROUTE, dependencies=[allowed])
 
     @router.get("")

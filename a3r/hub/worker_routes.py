@@ -18,6 +18,7 @@ from a3r.core.errors import Conflict, NotFound
 from a3r.core.placement import Offer
 from a3r.core.types import TERMINAL_ATTEMPTS, AttemptState, CampaignState
 from a3r.core.wire import (
+    PROTOCOL,
     AttemptReport,
     AttemptSpec,
     ClaimReply,
@@ -34,7 +35,8 @@ from a3r.core.wire import (
     WorkerRegistration,
     WorkerWelcome,
 )
-from a3r.hub.auth import require
+from a3r.hub.auth import as_worker, holds, require
+from a3r.hub.command_routes import add_answers, wanted_answers
 from a3r.hub.refusals import RequestInvalid
 from a3r.hub.state import Hub
 from a3r.hub.tokens import Role
@@ -48,9 +50,8 @@ Done = dict[str, Any]
 
 def worker_router(hub: Hub) -> APIRouter:
     """Return the routes of workers over ``hub``."""
-    router = APIRouter(
-        prefix="/worker/v1", dependencies=[Depends(require(hub.tokens, Role.WORKER))]
-    )
+    guards = [Depends(require(hub, Role.WORKER)), Depends(holds(hub))]
+    router = APIRouter(prefix="/worker/v1", dependencies=guards)
     _add_life(router, hub)
     _add_evidence(router, hub)
     return router
@@ -60,8 +61,10 @@ def _add_life(router: APIRouter, hub: Hub) -> None:
     settings = hub.settings
 
     @router.post("/register")
-    def register(request: WorkerRegistration) -> WorkerWelcome:
+    def register(request: WorkerRegistration, http: Request) -> WorkerWelcome:
         """Introduce a worker, or the same worker after a restart."""
+        as_worker(hub, http, request.worker_id)
+        _refuse_other_protocol(request)
         hub.store.upsert_worker(
             request.worker_id,
             request.host,
@@ -91,7 +94,8 @@ def _add_claim(router: APIRouter, hub: Hub) -> None:
 
     @router.post("/claim")
     async def claim(request: ClaimRequest, http: Request) -> ClaimReply:
-        """Lease the oldest queued attempt to a worker; waits for one."""
+        """Lease the oldest queued attempt that fits to a worker; waits for one."""
+        await asyncio.to_thread(as_worker, hub, http, request.worker_id)
         hub.hear(request.worker_id)
         if request.free_slots <= 0:
             return ClaimReply()
@@ -116,14 +120,20 @@ def _add_heartbeat(router: APIRouter, hub: Hub) -> None:
     @router.post("/heartbeat")
     async def heartbeat(request: HeartbeatRequest, http: Request) -> HeartbeatReply:
         """Renew leases; answers with commands, at once when there are any."""
+        await asyncio.to_thread(as_worker, hub, http, request.worker_id)
         hub.hear(request.worker_id)
         refused = await asyncio.to_thread(_renew_all, hub, request)
 
         def look() -> list[Command] | None:
-            return [*refused, *_wanted_stops(hub, request.attempts, refused)] or None
+            stops = _wanted_stops(hub, request.attempts, refused)
+            return [*refused, *stops, *wanted_answers(hub, request.worker_id)] or None
 
         commands = await hub.poll(look, request.wait_s, http.is_disconnected)
-        return HeartbeatReply(commands=commands or [], hub_epoch=hub.settings.epoch)
+        return HeartbeatReply(
+            commands=commands or [],
+            hub_epoch=hub.settings.epoch,
+            wanted=await asyncio.to_thread(hub.store.wanted_of, request.worker_id),
+        )
 
 
 def _add_evidence(router: APIRouter, hub: Hub) -> None:
@@ -149,6 +159,7 @@ def _add_evidence(router: APIRouter, hub: Hub) -> None:
 
     _add_logs(router, hub)
     _add_finish(router, hub)
+    add_answers(router, hub)
 
 
 def _add_logs(router: APIRouter, hub: Hub) -> None:
@@ -184,10 +195,21 @@ def _add_finish(router: APIRouter, hub: Hub) -> None:
         return {}
 
 
+def _refuse_other_protocol(request: WorkerRegistration) -> None:
+    if request.protocol != PROTOCOL:
+        raise Conflict(
+            f"The worker speaks protocol {request.protocol}, this hub {PROTOCOL}.",
+            hint="Install the same a3r on both; attempts that run are not harmed.",
+        )
+
+
 def spec_of(hub: Hub, attempt: AttemptRow) -> AttemptSpec:
     """Everything that a worker needs to run ``attempt``."""
     run = hub.store.run(attempt.run_id)
     row = hub.store.blueprint(run.blueprint_id)
+    number = attempt.revision
+    revised = hub.store.revision(row.id, number) if number else None
+    sealed = row.blueprint.evaluator.artifact
     return AttemptSpec(
         attempt_id=attempt.id,
         run_id=run.id,
@@ -199,7 +221,10 @@ def spec_of(hub: Hub, attempt: AttemptRow) -> AttemptSpec:
         lease_s=attempt.lease_s,
         seed=run.seed,
         blueprint=row.blueprint.model_dump(mode="json"),
-        client_artifact=row.artifact_sha,
+        client_artifact=revised.artifact_sha if revised else row.artifact_sha,
+        client_tree_hash=revised.tree_hash if revised else "",
+        revision=number,
+        artifacts={"evaluator": sealed} if sealed else {},
         gpus=list(attempt.placement.get("gpus", [])),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sqlalchemy import inspect
 from sqlmodel import Session, SQLModel, col, select
 
 from a3r.core.errors import NotFound
@@ -44,7 +45,7 @@ def fetch(session: Session, table: type[RecordT], key: str, noun: str) -> Record
     """
     record = session.get(table, key)
     if record is None:
-        identity: Any = getattr(table, "id")  # noqa: B009  (SQLModel itself declares no id)
+        identity: Any = inspect(table).primary_key[0]
         raise not_found(noun, key, session.exec(select(identity)).all())
     return record
 

@@ -54,6 +54,12 @@ class WorkerBook(Book):
             session.flush()
             return WorkerRow.model_validate(record.model_dump())
 
+    def wanted_of(self, worker_id: str) -> WorkerState:
+        """What a person wants of the worker; ``active`` of one that never registered."""
+        with self._db.read() as session:
+            record = session.get(WorkerTable, worker_id)
+            return WorkerState.ACTIVE if record is None else WorkerState(record.state)
+
     def workers(self) -> list[WorkerRow]:
         """All workers that ever registered, in order of id."""
         with self._db.read() as session:

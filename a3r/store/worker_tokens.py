@@ -1,0 +1,91 @@
+"""Tokens of single workers, kept as hashes: each serves one worker, and can be taken back alone."""
+
+from __future__ import annotations
+
+from sqlmodel import col, select
+
+from a3r.core.errors import Conflict
+from a3r.core.hashing import bytes_hash
+from a3r.store.book import Book, fetch
+from a3r.store.rows import WorkerTokenRow
+from a3r.store.tables import WorkerTokenTable
+
+
+class WorkerTokenBook(Book):
+    """What the Store says about the tokens of workers."""
+
+    def add_worker_token(self, name: str, token: str, at: float) -> WorkerTokenRow:
+        """File a new token under ``name``; only its hash is kept. A revoked token of the same name is replaced.
+
+        Raises:
+            Conflict: the name has a valid token.
+        """
+        with self._db.write() as session:
+            old = session.get(WorkerTokenTable, name)
+            if old is not None and old.revoked_at is None:
+                raise Conflict(
+                    f"the worker {name!r} has a token",
+                    hint="revoke it first, or choose another name",
+                )
+            if old is not None:
+                session.delete(old)
+                session.flush()
+            record = WorkerTokenTable(name=name, token_hash=_hash(token), created_at=at)
+            session.add(record)
+            session.flush()
+            return _to_row(record)
+
+    def worker_token(self, token: str) -> WorkerTokenRow | None:
+        """The entry of a token that is valid; None for any other text."""
+        with self._db.read() as session:
+            # Looked up by its hash, so the time that this takes says nothing about the token.
+            found = session.exec(
+                select(WorkerTokenTable).where(WorkerTokenTable.token_hash == _hash(token))
+            ).one_or_none()
+            return _to_row(found) if found is not None and found.revoked_at is None else None
+
+    def bind_worker_token(self, name: str, worker_id: str) -> WorkerTokenRow:
+        """Bind the token to the worker that used it first. Safe to repeat.
+
+        Raises:
+            Conflict: another worker uses it.
+        """
+        with self._db.write() as session:
+            record = fetch(session, WorkerTokenTable, name, "worker token")
+            if record.worker_id not in (None, worker_id):
+                raise Conflict(
+                    f"the token {name!r} belongs to worker {record.worker_id!r}, not to {worker_id!r}",
+                    hint="each worker needs a token of its own: `a3r host add`, or `a3r worker token NAME`",
+                )
+            record.worker_id = worker_id
+            session.add(record)
+            session.flush()
+            return _to_row(record)
+
+    def revoke_worker_token(self, name: str, at: float) -> WorkerTokenRow:
+        """Take a token back: from now on nobody may use it. Safe to repeat.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        with self._db.write() as session:
+            record = fetch(session, WorkerTokenTable, name, "worker token")
+            record.revoked_at = record.revoked_at or at
+            session.add(record)
+            session.flush()
+            return _to_row(record)
+
+    def worker_tokens(self) -> list[WorkerTokenRow]:
+        """All of them, revoked ones too, by name."""
+        with self._db.read() as session:
+            found = session.exec(select(WorkerTokenTable).order_by(col(WorkerTokenTable.name)))
+            return [_to_row(r) for r in found]
+
+
+def _hash(token: str) -> str:
+    # 256 random bits need no slow hash.
+    return bytes_hash(token.encode())
+
+
+def _to_row(record: WorkerTokenTable) -> WorkerTokenRow:
+    return WorkerTokenRow.model_validate(record.model_dump(exclude={"token_hash"}))
