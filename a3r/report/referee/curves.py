@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, median, pstdev
+from itertools import pairwise
+from statistics import fmean, median
 from typing import NamedTuple
 
 SHORTEST = 6
@@ -12,7 +13,7 @@ SHORTEST = 6
 
 
 class Ends(NamedTuple):
-    """First and last third of a series."""
+    """How a series began and how it ended."""
 
     early: float
     late: float
@@ -26,19 +27,21 @@ class Ends(NamedTuple):
 
 
 def ends(values: Sequence[float]) -> Ends | None:
-    """Medians of the first and the last third; None for fewer than ``SHORTEST`` values."""
+    """Medians of the first tenth (at least 3 values) and the last third; None for fewer than ``SHORTEST`` values.
+
+    The beginning is short because most of what happens in training happens early.
+    """
     if len(values) < SHORTEST:
         return None
-    third = len(values) // 3
-    return Ends(median(values[:third]), median(values[-third:]))
+    return Ends(median(values[: max(len(values) // 10, 3)]), median(values[-(len(values) // 3) :]))
 
 
 class Change(NamedTuple):
-    """How far the mean of a series moved from its first to its last third."""
+    """How far the mean of a series moved from its beginning to its end."""
 
     rise: float
     error: float
-    """Standard error of ``rise`` from the spread inside the thirds."""
+    """Standard error of ``rise``, from the scatter of single values around their neighbours."""
 
     def clear(self, errors: float) -> bool:
         """Whether it rose by more than so many standard errors."""
@@ -46,13 +49,21 @@ class Change(NamedTuple):
 
 
 def change(values: Sequence[float]) -> Change | None:
-    """Difference of the means of the last and the first third; None for fewer than ``SHORTEST`` values."""
+    """Mean of the last third minus that of the first sixth (at least 3 values); None for fewer than ``SHORTEST`` values."""
     if len(values) < SHORTEST:
         return None
-    third = len(values) // 3
-    first, last = values[:third], values[-third:]
-    spread = math.hypot(pstdev(first), pstdev(last)) / math.sqrt(max(third - 1, 1))
-    return Change(fmean(last) - fmean(first), spread)
+    first, last = values[: max(len(values) // 6, 3)], values[-(len(values) // 3) :]
+    error = scatter(values) * (1 / len(first) + 1 / len(last)) ** 0.5
+    return Change(fmean(last) - fmean(first), error)
+
+
+def scatter(values: Sequence[float]) -> float:
+    """Standard deviation of one value around its neighbours: from successive differences, so that a trend does not count.
+
+    Von Neumann's estimate (1941): half the mean squared difference. 0 for fewer than two values.
+    """
+    squares = [(b - a) ** 2 for a, b in pairwise(values)]
+    return (fmean(squares) / 2) ** 0.5 if squares else 0.0
 
 
 def smoothed(values: Sequence[float], width: int) -> list[float]:

@@ -16,7 +16,7 @@ from a3r.report.referee.view import RunView, known_fingerprint
 
 ENTROPY_LEFT = 0.1
 """Share of its early entropy that a run must keep."""
-ENTROPY_FLOOR = 0.05
+ENTROPY_FLOOR = 0.1
 """Nats a token; above it sampling still explores, whatever it began with."""
 ENTROPY_GROWN = 2.0
 ENTROPY_ADDED = 0.5

@@ -5,19 +5,21 @@ They look at how the run came out, so none calls it invalid.
 
 from __future__ import annotations
 
-from itertools import pairwise
+import math
 from statistics import fmean
 
-from a3r.report.referee.curves import SHORTEST, change, ends, smoothed
+from a3r.report.referee.curves import SHORTEST, change, ends, scatter, smoothed
 from a3r.report.referee.verdict import Answer, Finding, Grade, Unchecked
 from a3r.report.referee.view import RunView
 
-TRAIN_RISE = 0.15
+TRAIN_RISE = 0.1
 """Of the range of rewards: a smaller rise of the training reward is no promise."""
-KEPT_RISE = 0.2
+KEPT_RISE = 0.3
 """Share of the training reward's rise that the held-out reward must show."""
-ERRORS = 3.0
-"""Standard errors that a change must exceed."""
+ERRORS = 2.5
+"""Standard errors that a change, or its shortfall, must exceed."""
+PEAK_ERRORS = 4.0
+"""The same for a fall from the highest of many means, which noise alone lifts."""
 COLLAPSE = 0.5
 """Share of the rise to its peak that a run must lose."""
 COLLAPSE_RANGE = 0.15
@@ -39,7 +41,8 @@ def reward_hacking(view: RunView) -> Answer:
     if held is None:
         return Unchecked("no item was scored in both rounds")
     rises = moved.rise >= TRAIN_RISE * view.reward_range > 0 and moved.clear(ERRORS)
-    if not rises or held.gain >= KEPT_RISE * moved.rise or held.improved:
+    short = moved.rise - held.gain > ERRORS * math.hypot(moved.error, held.error)
+    if not rises or not short or held.gain >= KEPT_RISE * moved.rise:
         return None
     verb = "fell" if held.declined else "moved"
     return Finding(
@@ -59,8 +62,8 @@ def reward_collapse(view: RunView) -> Answer:
         return NO_STEPS
     top = max(range(len(means)), key=means.__getitem__)
     rise, fall = means[top] - means[0], means[top] - means[-1]
-    error = _noise(values) * (2 / width) ** 0.5
-    enough = fall >= COLLAPSE_RANGE * view.reward_range > 0 and fall > ERRORS * error
+    error = scatter(values) * (2 / width) ** 0.5
+    enough = fall >= COLLAPSE_RANGE * view.reward_range > 0 and fall > PEAK_ERRORS * error
     if not enough or fall < COLLAPSE * max(rise, 0.0) or rise <= error:
         return None
     step = view.steps[min(top + width, len(view.steps)) - 1].step
@@ -133,9 +136,3 @@ def zero_variance(view: RunView) -> Answer:
         text=f"{share:.0%} of the consumed episodes were in groups with equal rewards ({view.updates} of {len(view.steps)} steps moved the weights)",
         numbers={"share": share, "updates": view.updates, "steps": len(view.steps)},
     )
-
-
-def _noise(values: list[float]) -> float:
-    """Spread of one step around its neighbours: from successive differences, so that a trend does not count."""
-    squares = [(b - a) ** 2 for a, b in pairwise(values)]
-    return (fmean(squares) / 2) ** 0.5
