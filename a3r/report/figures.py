@@ -1,18 +1,16 @@
-"""Figures: data computed from records (``verify`` recomputes it) and SVG drawn from the data (deterministic bytes)."""
+"""Figures as data, computed from records: ``verify`` recomputes it. ``a3r.report.drawing`` makes SVG of it."""
 
 from __future__ import annotations
 
-import io
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
-from a3r.report.numbers import level_text, scalar_text
-from a3r.report.records import Records
+from a3r.report.numbers import scalar_text
+from a3r.report.records import Records, Scalar
 from a3r.report.results import ConditionAnalysis, MinimumAnalysis
-
-COLOURS = ("#1b6ca8", "#c8553d", "#2e8b57", "#7d5ba6", "#8a6d1b", "#555555")
-SALT = "a3r"
+from a3r.report.timeline import timeline
+from a3r.stats.intervals import mean_interval
 
 
 @dataclass(frozen=True)
@@ -39,25 +37,38 @@ GAIN = Figure(
     "Gain by level",
     "Mean held-out gain over version 0 by level. Filled: fresh seeds with their t interval; hollow: all seeds, exploratory. The dashed line is the gain that counts as training.",
 )
+HEAT = Figure(
+    "gain-by-both-factors",
+    "Gain by both factors",
+    "Mean held-out gain over all admissible seeds, exploratory, with the number of seeds. A thick frame: the cell trains on fresh seeds. Empty: no result.",
+)
 CURVES = Figure(
     "learning-curves",
     "Learning curves",
-    "Mean training reward by step at the claimed minimum and the level below it, one line a run. Training reward shows the course of a run; no claim uses it.",
+    "Training reward by step at the claimed minimum and the level below it: one thin line a run, their mean with its t interval over seeds as a band. Training reward shows the course of a run; no claim uses it.",
 )
-FIGURES = (GAIN, CURVES)
+TIMELINE = Figure(
+    "timeline",
+    "Timeline",
+    "Every attempt from its lease to its end, by stage; hatched: its results were not accepted. Lines: decisions of the leader.",
+)
+
+
+def figures(analysis: MinimumAnalysis) -> tuple[Figure, ...]:
+    """The figures of this study in order; the heat map only where two factors were varied."""
+    two = analysis.across is not None and len(analysis.conditions) > 1
+    return (GAIN, HEAT, CURVES, TIMELINE) if two else (GAIN, CURVES, TIMELINE)
 
 
 def figure_data(records: Records, analysis: MinimumAnalysis) -> dict[str, Any]:
     """Path of the data file -> its JSON."""
-    return {GAIN.data: _gain_data(analysis), CURVES.data: _curve_data(records, analysis)}
-
-
-def draw(data: dict[str, Any]) -> dict[str, bytes]:
-    """Path of the SVG -> its bytes; needs matplotlib."""
-    return {
-        GAIN.svg: _svg(data[GAIN.data], _draw_gain),
-        CURVES.svg: _svg(data[CURVES.data], _draw_curves),
+    makers: dict[Figure, Callable[[], Any]] = {
+        GAIN: lambda: _gain_data(analysis),
+        HEAT: lambda: _heat_data(analysis),
+        CURVES: lambda: _curve_data(records, analysis),
+        TIMELINE: lambda: timeline(records),
     }
+    return {f.data: makers[f]() for f in figures(analysis)}
 
 
 def _gain_data(analysis: MinimumAnalysis) -> dict[str, Any]:
@@ -83,26 +94,66 @@ def _gain_data(analysis: MinimumAnalysis) -> dict[str, Any]:
     }
 
 
+def _heat_data(analysis: MinimumAnalysis) -> dict[str, Any]:
+    return {
+        "x": analysis.factor,
+        "y": analysis.across,
+        "levels": list(analysis.levels),
+        "conditions": [found.condition for found in analysis.conditions],
+        "min_gain": analysis.min_gain,
+        "cells": [
+            {
+                "level": c.level,
+                "condition": c.condition,
+                "mean": c.all_seeds.mean if c.all_seeds else None,
+                "n": c.all_seeds.n if c.all_seeds else 0,
+                "trains": str(c.verdict) == "trains",
+            }
+            for found in analysis.conditions
+            for c in found.cells
+        ],
+    }
+
+
 def _curve_data(records: Records, analysis: MinimumAnalysis) -> dict[str, Any]:
     panels: list[dict[str, Any]] = []
     for found in analysis.conditions:
         for level in _shown_levels(found):
             cell = found.cell(level)
-            runs = [
-                {
-                    "run": g.run_id,
-                    "seed": g.seed,
-                    "steps": [s.step for s in records.steps_of(g.run_id)],
-                    "reward": [s.reward_mean for s in records.steps_of(g.run_id)],
-                }
-                for g in (cell.gains if cell else ())
-            ]
-            title = f"{_label(analysis, found)} {analysis.factor} {level_text(level)}".strip()
-            panels.append({"title": title, "runs": runs})
-    return {"panels": panels}
+            runs = [_curve(records, g.run_id, g.seed) for g in (cell.gains if cell else ())]
+            title = f"{_label(analysis, found)} {analysis.factor} {scalar_text(level)}".strip()
+            band = _band(runs, analysis.confidence)
+            panels.append({"title": title, "runs": runs, "band": band})
+    return {"confidence": analysis.confidence, "panels": panels}
 
 
-def _shown_levels(found: ConditionAnalysis) -> list[float]:
+def _curve(records: Records, run_id: str, seed: int) -> dict[str, Any]:
+    steps = records.steps_of(run_id)
+    return {
+        "run": run_id,
+        "seed": seed,
+        "steps": [s.step for s in steps],
+        "reward": [s.reward_mean for s in steps],
+    }
+
+
+def _band(runs: list[dict[str, Any]], confidence: float) -> list[dict[str, Any]]:
+    """Mean and t interval by step over the runs that have a reward there; bounds are None for fewer than two."""
+    by_step: dict[int, list[float]] = {}
+    for run in runs:
+        for step, reward in zip(run["steps"], run["reward"], strict=True):
+            if reward is not None:
+                by_step.setdefault(step, []).append(reward)
+    out: list[dict[str, Any]] = []
+    for step in sorted(by_step):
+        found = mean_interval(by_step[step], confidence)
+        out.append(
+            {"step": step, "low": found.low, "mean": found.mean, "high": found.high, "n": found.n}
+        )
+    return out
+
+
+def _shown_levels(found: ConditionAnalysis) -> list[Scalar]:
     """Level below and claimed minimum; without a claim the highest level tested."""
     if found.claimed is None:
         tested = [c.level for c in found.cells if c.gains]
@@ -112,81 +163,3 @@ def _shown_levels(found: ConditionAnalysis) -> list[float]:
 
 def _label(analysis: MinimumAnalysis, found: ConditionAnalysis) -> str:
     return f"{analysis.across} {scalar_text(found.condition)}" if analysis.across else ""
-
-
-def _svg(data: dict[str, Any], drawer: Any) -> bytes:
-    """Draw on a fresh figure with fixed settings: no date, salted ids, text kept as text."""
-    matplotlib: Any = import_module("matplotlib")  # ships types too loose for strict checking
-    figure_module: Any = import_module("matplotlib.figure")
-    settings = {
-        "svg.hashsalt": SALT,
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],
-        "font.size": 9,
-        "path.simplify": False,
-    }
-    with matplotlib.rc_context(rc=matplotlib.rcParamsDefault):
-        matplotlib.rcParams.update(settings)
-        figure = figure_module.Figure(layout="constrained")
-        drawer(figure, data)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return buffer.getvalue()
-
-
-def _draw_gain(figure: Any, data: dict[str, Any]) -> None:
-    figure.set_size_inches(6.4, 3.6)
-    axes = figure.subplots()
-    positions = {level: index for index, level in enumerate(data["levels"])}
-    count = len(data["series"])
-    for index, series in enumerate(data["series"]):
-        colour = COLOURS[index % len(COLOURS)]
-        shift = (index - (count - 1) / 2) * 0.16
-        label = series["label"] or None
-        for point in series["points"]:
-            x = positions.get(point["level"])
-            if x is None:
-                continue
-            if point["all"]:
-                axes.plot(
-                    [x + shift],
-                    [point["all"]["mean"]],
-                    "o",
-                    mfc="white",
-                    mec=colour,
-                    ms=6,
-                    zorder=2,
-                )
-            fresh = point["fresh"]
-            if fresh and fresh["low"] is not None:
-                axes.plot(
-                    [x + shift] * 2, [fresh["low"], fresh["high"]], "-", color=colour, zorder=3
-                )
-                axes.plot([x + shift], [fresh["mean"]], "o", color=colour, ms=5, zorder=4)
-        axes.plot([], [], "o", color=colour, label=label)
-    axes.axhline(data["min_gain"], color="#888888", ls="--", lw=1, zorder=1)
-    axes.set_xticks(range(len(positions)), [level_text(x) for x in data["levels"]])
-    axes.set_xlabel(data["x"])
-    axes.set_ylabel("held-out gain")
-    if any(series["label"] for series in data["series"]):
-        axes.legend(frameon=False)
-
-
-def _draw_curves(figure: Any, data: dict[str, Any]) -> None:
-    panels: list[dict[str, Any]] = data["panels"] or [{"title": "no run has a result", "runs": []}]
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // columns)
-    figure.set_size_inches(3.4 * columns, 2.4 * rows)
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    for index, axes in enumerate(grid.flat):
-        if index >= len(panels):
-            axes.set_axis_off()
-            continue
-        for number, run in enumerate(panels[index]["runs"]):
-            # a missing reward leaves a gap in the line
-            rewards = [float("nan") if r is None else r for r in run["reward"]]
-            axes.plot(run["steps"], rewards, color=COLOURS[number % len(COLOURS)], lw=0.9)
-        axes.set_title(panels[index]["title"], fontsize=8)
-        axes.set_xlabel("step")
-        axes.set_ylabel("training reward")

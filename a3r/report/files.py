@@ -17,7 +17,9 @@ from pydantic import BaseModel, ValidationError
 
 from a3r.core.errors import VerificationFailed
 from a3r.report.records import (
+    AmendmentRecord,
     BlueprintRecord,
+    CallRecord,
     CampaignRecord,
     DecisionRecord,
     DeviationRecord,
@@ -27,6 +29,7 @@ from a3r.report.records import (
     Record,
     Records,
     ReviewRecord,
+    RevisionRecord,
     RunRecord,
     StageRecord,
     StepRecord,
@@ -44,6 +47,9 @@ _LISTS: dict[str, tuple[str, type[Record]]] = {
     "reviews": ("reviews.json", ReviewRecord),
     "decisions": ("decisions.json", DecisionRecord),
     "deviations": ("deviations.json", DeviationRecord),
+    "amendments": ("amendments.json", AmendmentRecord),
+    "revisions": ("revisions.json", RevisionRecord),
+    "calls": ("llm_calls.json", CallRecord),
 }
 _LINES: dict[str, tuple[str, type[Record]]] = {
     "steps": ("steps.jsonl", StepRecord),
@@ -51,6 +57,7 @@ _LINES: dict[str, tuple[str, type[Record]]] = {
 }
 """The first line names the columns, each other line is one row as a list."""
 _T = TypeVar("_T", bound=BaseModel)
+_R = TypeVar("_R", bound=Record)
 
 
 def encode(records: Records) -> dict[str, bytes]:
@@ -110,7 +117,13 @@ def _dump(row: BaseModel, exclude: set[str] | None = None) -> dict[str, Any]:
 
 
 def _lines(rows: Sequence[Record], kind: type[Record]) -> bytes:
-    lists = [list(kind.model_fields), *(list(_dump(row).values()) for row in rows)]
+    dumps = [_dump(row) for row in rows]
+    columns = [
+        name
+        for name in kind.model_fields
+        if name not in kind.sparse or any(row[name] not in (None, {}) for row in dumps)
+    ]
+    lists = [columns, *([row[name] for name in columns] for row in dumps)]
     text = "".join(
         json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
         for row in lists
@@ -189,14 +202,16 @@ def _json(read: Callable[[str], bytes], name: str) -> Any:
         raise _broken(name, str(error)) from error
 
 
-def _parsed_lines(data: bytes, kind: type[_T], name: str) -> list[_T]:
-    out: list[_T] = []
-    columns = list(kind.model_fields)
+def _parsed_lines(data: bytes, kind: type[_R], name: str) -> list[_R]:
+    out: list[_R] = []
+    columns: list[str] = []
     for number, line in enumerate(_text(data, name).split("\n")[:-1], start=1):
         try:
             row: Any = json.loads(line, parse_constant=_refuse_constant)
-            if number == 1 and row != columns:
-                raise _broken(name, f"line 1 does not name the columns {columns}")
+            if number == 1:
+                columns = [c for c in kind.model_fields if c not in kind.sparse or c in row]
+                if row != columns:
+                    raise _broken(name, f"line 1 does not name the columns {columns}")
             if number > 1:
                 out.append(_model(kind, dict(zip(columns, row, strict=True)), name))
         except (ValueError, TypeError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from a3r.report.escape import inline
 from a3r.report.numbers import level_text, scalar_text, signed
 from a3r.report.question import Question
 from a3r.report.records import Records
@@ -12,10 +11,10 @@ from a3r.stats.tests import smallest_resolvable_gain
 
 
 def limits(records: Records, analysis: MinimumAnalysis, question: Question) -> list[str]:
-    """Sentences in a fixed order; outside text in them is escaped."""
+    """Sentences in a fixed order; whoever shows them escapes outside text."""
     spec = records.campaign.goal_spec
     out = [
-        f"One task ({inline(spec.get('task', 'n/a'))}), one model ({inline(spec.get('model', 'n/a'))}) and one set of fixed settings were studied; nothing is shown for others.",
+        f"One task ({spec.get('task', 'n/a')}), one model ({spec.get('model', 'n/a')}) and one set of fixed settings were studied; nothing is shown for others.",
         "All runs are evaluated on the same held-out items, so intervals cover the spread between seeds, not between sets of items.",
         "Not shown to train does not mean shown not to train: with few seeds a small gain stays unseen.",
     ]
@@ -60,4 +59,4 @@ def _condition(found: ConditionAnalysis, analysis: MinimumAnalysis) -> list[str]
         out.append(
             f"Results{where} are not monotone in {analysis.factor}: a level says yes while a higher one says no."
         )
-    return [inline(text, 600) for text in out]
+    return out

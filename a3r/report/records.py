@@ -6,7 +6,7 @@ The planner gets exactly this object, so a decision and the report can not diffe
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +18,8 @@ class Record(BaseModel):
     """A frozen row; unknown keys are refused, so a file with added fields does not parse; no NaN, no infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    sparse: ClassVar[frozenset[str]] = frozenset()
+    """Columns that a table of such rows leaves out when no row has a value: those that earlier versions did not know."""
 
 
 class Cut(Record):
@@ -28,6 +30,9 @@ class Cut(Record):
     decisions: int = 0
     deviations: int = 0
     reviews: int = 0
+    amendments: int = 0
+    revisions: int = 0
+    calls: int = 0
 
 
 class CampaignRecord(Record):
@@ -114,6 +119,12 @@ class AttemptRecord(Record):
     finished_at: float | None = None
     summary: dict[str, Any] = Field(default_factory=dict[str, Any])
     """The worker's finish report; ``seed`` is the one proven from the server's own record."""
+    placement: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """What it was given on its host: ``gpus``, ``co_tenants``."""
+    revision: int = 0
+    """Of the client that it ran; 0 = the blueprint's own."""
+    reused: str = ""
+    """``<campaign>/<run>`` whose evidence was taken over instead of running again; empty = it was run here."""
 
 
 class RunRecord(Record):
@@ -176,6 +187,25 @@ class StepRecord(Record):
     fingerprint: str = ""
     rolled_back: str = ""
     eval_round: str = ""
+    groups: int | None = None
+    reward_std: float | None = None
+    loss: float | None = None
+    grad_norm: float | None = None
+    entropy: float | None = None
+    kl: float | None = None
+    logprob_gap_max: float | None = None
+    staleness_max: int | None = None
+    members_missing: int | None = None
+    eval_overlap: int | None = None
+    """Consumed groups whose first prompt an evaluation had shown before; None = not recorded."""
+    episodes_dropped: dict[str, int] = Field(default_factory=dict[str, int])
+    guard: dict[str, int] = Field(default_factory=dict[str, int])
+    """Episode guard of the swarm: ``<rule>:<fate>`` -> episodes; empty = off, or nothing found."""
+
+    sparse: ClassVar[frozenset[str]] = frozenset(
+        {"groups", "reward_std", "loss", "grad_norm", "entropy", "kl", "logprob_gap_max"}
+        | {"staleness_max", "members_missing", "eval_overlap", "episodes_dropped", "guard"}
+    )
 
 
 class DecisionRecord(Record):
@@ -196,6 +226,54 @@ class DeviationRecord(Record):
     what: str
     data: dict[str, Any] = Field(default_factory=dict[str, Any])
     at: float
+
+
+class RevisionRecord(Record):
+    """A changed client of a blueprint: what a repair made of it."""
+
+    blueprint_id: str
+    ordinal: int
+    """Counts from 1 within the blueprint; attempts name it."""
+    tree_hash: str
+    diff: str
+    """Unified, against the client before it."""
+    reason: str
+    state: str
+    """``a3r.core.types.RevisionState``."""
+    by: str
+    at: float
+    decided_at: float | None = None
+
+
+class AmendmentRecord(Record):
+    """What was added to a stage's frozen plan after approval."""
+
+    stage_id: str
+    changes: dict[str, Any]
+    reason: str
+    by: str
+    at: float
+
+
+class CallRecord(Record):
+    """One call of a language model: what it was for and what it cost. Its text is in a bundle's transcripts."""
+
+    id: str
+    """``<decision>#<ordinal>``."""
+    purpose: str
+    model: str
+    request_hash: str
+    state: str
+    """``a3r.core.types.CallState``."""
+    reserved_usd: float
+    reserved_tokens: int
+    cost_usd: float | None = None
+    """None = never settled by the provider: the reserve counts."""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    error: str = ""
+    at: float
+    settled_at: float | None = None
 
 
 class ReviewRecord(Record):
@@ -236,6 +314,9 @@ class Records(Record):
     reviews: tuple[ReviewRecord, ...] = ()
     decisions: tuple[DecisionRecord, ...] = ()
     deviations: tuple[DeviationRecord, ...] = ()
+    amendments: tuple[AmendmentRecord, ...] = ()
+    revisions: tuple[RevisionRecord, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
     events: tuple[EventRecord, ...] = ()
 
     def stage(self, stage_id: str) -> StageRecord:

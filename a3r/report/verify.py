@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -16,12 +17,11 @@ from a3r.core.hashing import bytes_hash, content_hash
 from a3r.core.types import RunState
 from a3r.report.differences import first_difference
 from a3r.report.export import records_from_store
-from a3r.report.figures import FIGURES
+from a3r.report.figures import figures
 from a3r.report.files import encode, read_file, read_records
-from a3r.report.gains import run_gains
-from a3r.report.question import question_of
 from a3r.report.records import Records
-from a3r.report.write import FORMAT, INTERPRETATION, MANIFEST, derived_files
+from a3r.report.study import Study
+from a3r.report.write import FORMAT, MANIFEST, PAGE, derived_files, drawings, page_bytes
 
 if TYPE_CHECKING:  # verifying a folder needs no database library
     from a3r.store.store import Store
@@ -92,13 +92,19 @@ def _checks(folder: Path, store: Store | None) -> Iterator[Check]:
     )
     yield _same("records are as written", encode(records), folder)
     yield _plans(records)
-    yield _complete(records)
-    derived = derived_files(records, _interpretation(folder))
+    study = Study(records)
+    yield _complete(study)
+    drawn = figures(study.analysis)
+    derived = derived_files(study)
+    yield _no_stranger(folder, {*derived, *(f.svg for f in drawn), PAGE, MANIFEST})
     yield _same("claims recomputed", _only(derived, "claims.json"), folder)
-    yield _same("figure data recomputed", _only(derived, *(f.data for f in FIGURES)), folder)
+    yield _prose(study)
+    yield _same("figure data recomputed", _only(derived, *(f.data for f in drawn)), folder)
     yield _same("report.md equals its render", _only(derived, "report.md"), folder)
-    yield _same("goal and prose", _only(derived, "goal.md", INTERPRETATION), folder)
-    yield _no_stranger(folder, set(derived) | {f.svg for f in FIGURES} | {MANIFEST})
+    yield _same("goal", _only(derived, "goal.md"), folder)
+    svgs = {f.svg: read_file(folder, f.svg) for f in drawn}
+    yield _same("report.html equals its render", {PAGE: page_bytes(study, svgs)}, folder)
+    yield _drawings(study, folder)
     if store is not None:
         yield _database(records, store)
 
@@ -127,7 +133,7 @@ def _changed(folder: Path, file: str) -> str:
     """Say more than "hash differs" when the render shows which line was changed."""
     detail = f"{file!r} is not the file that was written (sha256 differs)"
     try:
-        derived = derived_files(read_records(folder), _interpretation(folder))
+        derived = derived_files(Study(read_records(folder)))
     except A3RError as error:
         return f"{detail}; {error.message}"
     if file in derived:
@@ -165,16 +171,15 @@ def _plans(records: Records) -> Check:
     )
 
 
-def _complete(records: Records) -> Check:
+def _complete(study: Study) -> Check:
     """Every run that is called succeeded has an accepted attempt, all its steps, and both rounds of that attempt."""
-    name = "succeeded runs are complete"
+    name, records = "succeeded runs are complete", study.records
     for run in records.runs:
         fault = "" if run.state != RunState.SUCCEEDED else _incomplete(records, run.id)
         if fault:
             return Check(name, ok=False, detail=f"run {run.id!r}: {fault}")
-    gains = run_gains(records, question_of(records.campaign.goal_spec))
-    used = sum(g.gain is not None for g in gains)
-    return Check(name, ok=True, detail=f"{used} of {len(gains)} planned runs are in the results")
+    used = sum(g.gain is not None for g in study.gains)
+    return Check(name, ok=True, detail=f"{used} of {len(study.gains)} planned runs are in the results")
 
 
 def _incomplete(records: Records, run_id: str) -> str:
@@ -192,6 +197,33 @@ def _incomplete(records: Records, run_id: str) -> str:
         if len(found.items) != found.planned:
             return f"the {name} round reports {len(found.items)} of {found.planned} items"
     return ""
+
+
+def _prose(study: Study) -> Check:
+    """A model's remarks are admissible, or the report leaves them out and says so."""
+    found, name = study.synthesis, "prose states no result"
+    if found.text:
+        remarks = len(found.text.splitlines())
+        return Check(name, ok=True, detail=f"{remarks} remarks, within the rules")
+    return Check(name, ok=True, detail=f"left out: {found.left_out}" if found.left_out else "none")
+
+
+def _drawings(study: Study, folder: Path) -> Check:
+    """Drawn again where this machine can: with the version of matplotlib that the records name."""
+    name = "drawings follow from their data"
+    software: dict[str, Any] = study.records.campaign.environment.get("software") or {}
+    wanted, here = software.get("matplotlib"), _version_of("matplotlib")
+    if wanted is None or wanted != here:
+        detail = f"not drawn again: made by matplotlib {wanted or 'of an unknown version'}, here is {here or 'none'}"
+        return Check(name, ok=True, detail=detail)
+    return _same(name, drawings(study), folder)
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _no_stranger(folder: Path, known: set[str]) -> Check:
@@ -214,11 +246,6 @@ def _database(mine: Records, store: Store) -> Check:
         if where:
             return Check(name, ok=False, detail=f"{file}: {where}")
     return Check(name, ok=True, detail=f"{len(stored.runs)} runs")
-
-
-def _interpretation(folder: Path) -> str:
-    path = folder / INTERPRETATION
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _only(contents: dict[str, bytes], *names: str) -> dict[str, bytes]:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from a3r.core.errors import HostError
 from a3r.core.hashing import bytes_hash
-from a3r.report.analysis import minimum
-from a3r.report.figures import draw, figure_data
+from a3r.report.drawing import draw
+from a3r.report.faces import markdown, page
+from a3r.report.figures import figure_data
 from a3r.report.files import encode, json_bytes
 from a3r.report.numbers import stable
 from a3r.report.records import Records
-from a3r.report.render import claims_of, render
+from a3r.report.sections.contents import document
+from a3r.report.study import Study
 
 MANIFEST = "manifest.json"
-INTERPRETATION = "interpretation.txt"
-FORMAT = 1
+PAGE = "report.html"
+FORMAT = 2
 """Version of the folder's layout; verify refuses a newer one."""
 
 
-def write_report(records: Records, out_dir: Path, interpretation: str = "") -> Path:
+def write_report(records: Records, out_dir: Path) -> Path:
     """Write the report into ``out_dir`` and return the folder; a taken name gets ``-2``, ``-3``.
 
     The folder appears by one rename when it is complete; what was half written is removed.
@@ -34,7 +37,7 @@ def write_report(records: Records, out_dir: Path, interpretation: str = "") -> P
         out_dir.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=".report-", dir=out_dir.parent))
         try:
-            _write_all(report_files(records, interpretation), scratch)
+            _write_all(report_files(records), scratch)
             scratch.chmod(0o755)
             return _place(scratch, out_dir)
         finally:
@@ -44,24 +47,32 @@ def write_report(records: Records, out_dir: Path, interpretation: str = "") -> P
         raise HostError(msg, hint="Make room there, or choose another folder.") from error
 
 
-def derived_files(records: Records, interpretation: str = "") -> dict[str, bytes]:
-    """Every file that follows from the records alone, but for the drawings and the manifest."""
-    claims = claims_of(records)
-    out = encode(records)
-    out["goal.md"] = records.campaign.goal_text.encode()
-    out["claims.json"] = json_bytes(stable([c.model_dump(mode="json") for c in claims]))
-    out["report.md"] = render(records, claims, interpretation).encode()
-    if interpretation:
-        out[INTERPRETATION] = interpretation.encode()
-    data = figure_data(records, minimum(records))
+def derived_files(study: Study) -> dict[str, bytes]:
+    """Every file that follows from the records alone: all but the drawings, the page that holds them, and the manifest."""
+    out = encode(study.records)
+    out["goal.md"] = study.records.campaign.goal_text.encode()
+    out["claims.json"] = json_bytes(stable([c.model_dump(mode="json") for c in study.claims]))
+    out["report.md"] = markdown(document(study)).encode()
+    data = figure_data(study.records, study.analysis)
     out.update({name: json_bytes(stable(value)) for name, value in data.items()})
     return out
 
 
-def report_files(records: Records, interpretation: str = "") -> dict[str, bytes]:
+def drawings(study: Study) -> dict[str, bytes]:
+    """Path -> SVG of every figure; needs matplotlib."""
+    return draw(figure_data(study.records, study.analysis))
+
+
+def page_bytes(study: Study, drawn: Mapping[str, bytes]) -> bytes:
+    """``report.html`` with these drawings (path -> SVG) set in."""
+    return page(document(study), drawn).encode()
+
+
+def report_files(records: Records) -> dict[str, bytes]:
     """The whole folder: path -> bytes."""
-    out = derived_files(records, interpretation)
-    out.update(draw(figure_data(records, minimum(records))))
+    study = Study(records)
+    drawn = drawings(study)
+    out = {**derived_files(study), **drawn, PAGE: page_bytes(study, drawn)}
     out[MANIFEST] = manifest_bytes(out)
     return out
 

@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 
 from a3r.core.hashing import bytes_hash
-from a3r.report.figures import FIGURES
+from a3r.report.figures import figures
 from a3r.report.records import Records
-from a3r.report.write import MANIFEST, derived_files, manifest_bytes, write_report
+from a3r.report.study import Study
+from a3r.report.write import (
+    MANIFEST,
+    PAGE,
+    derived_files,
+    manifest_bytes,
+    page_bytes,
+    write_report,
+)
 from a3r.testing.records import synthetic_records, two_condition_stages
 
 
@@ -52,8 +60,10 @@ def rewrite() -> Callable[[Path, Records], None]:
     """Replace the folder's content by a consistent report of other records."""
 
     def do(folder: Path, records: Records) -> None:
-        drawn = {f.svg: (folder / f.svg).read_bytes() for f in FIGURES}  # drawing is the slow part
-        contents = {**derived_files(records), **drawn}
+        study = Study(records)
+        # drawing is the slow part
+        drawn = {f.svg: (folder / f.svg).read_bytes() for f in figures(study.analysis)}
+        contents = {**derived_files(study), **drawn, PAGE: page_bytes(study, drawn)}
         for name, data in {**contents, MANIFEST: manifest_bytes(contents)}.items():
             (folder / name).write_bytes(data)
 

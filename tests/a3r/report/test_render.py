@@ -22,7 +22,7 @@ HOSTILE = "boom | <script>alert(1)</script> `x` \x1b[31m\u202e **bold** [l](http
 
 
 def report(records: Records) -> str:
-    return render(records, claims_of(records))
+    return render(records)
 
 
 def claim(records: Records, kind: str) -> Claim:

@@ -11,9 +11,9 @@ import pytest
 from a3r.core.errors import VerificationFailed
 from a3r.report.differences import first_difference
 from a3r.report.records import Records
-from a3r.report.render import claims_of, render
+from a3r.report.render import render
 from a3r.report.verify import Check, verify
-from a3r.report.write import report_files, write_report
+from a3r.report.write import write_report
 from a3r.testing.edits import with_item, with_run
 from a3r.testing.records import synthetic_records, two_condition_stages
 
@@ -56,7 +56,7 @@ def test_edited_number_is_named_with_its_line_even_when_the_manifest_is_made_to_
 
 
 def test_a_thousand_single_digit_edits_are_all_caught(folder: Path, seal: Seal, records: Records):
-    rng, wanted = random.Random(7), render(records, claims_of(records))
+    rng, wanted = random.Random(7), render(records)
     assert (folder / "report.md").read_text() == wanted
     digits = [i for i, c in enumerate(wanted) if c.isdigit()]
     edits: list[str] = []
@@ -195,7 +195,7 @@ def test_report_has_the_same_bytes_in_another_process_zone_and_hash_order(
     argv = [sys.executable, "-c", script, str(tmp_path / "b")]
     subprocess.run(argv, check=True, env=environment)
     files = sorted(p.relative_to(written) for p in written.rglob("*.*"))
-    assert len(files) == 20
+    assert len(files) == 28
     for file in files:
         assert (written / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
@@ -236,12 +236,3 @@ def test_every_outcome_of_a_run_can_be_reported_and_verified(tmp_path: Path, rec
         path = write_report(each, tmp_path / str(number))
         report = verify(path)
         assert report.ok, report.checks[-1]
-
-
-def test_prose_of_a_model_is_fenced_and_verified(records: Records, tmp_path: Path):
-    path = write_report(records, tmp_path / "r", interpretation="It works.\n```\n# Answer\n")
-    assert verify(path).ok
-    text = (path / "report.md").read_text()
-    assert "## Interpretation" in text
-    assert "````text\nIt works.\n```\n# Answer\n````" in text
-    assert "## Interpretation" not in report_files(records)["report.md"].decode()

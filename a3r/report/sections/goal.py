@@ -1,0 +1,62 @@
+"""What the goal asked, what became of each demand, and what the words of the answer mean."""
+
+from __future__ import annotations
+
+from a3r.report.blocks import Block, Cut, Heading, Paragraph, Quote, Strong, Table
+from a3r.report.costs import costs
+from a3r.report.coverage import coverage
+from a3r.report.numbers import level_text, percent, signed
+from a3r.report.study import Study
+
+
+def goal_coverage(study: Study) -> list[Block]:
+    """One row for each question, setting, demand and limit."""
+    rows = coverage(study.records, study.claims, costs(study.records))
+    return [
+        Heading(2, "What the goal asked"),
+        Table(
+            ("asked", "state", "why", "claims"),
+            tuple(
+                (Cut(r.asked, 400), r.state, Cut(r.why, 400), ", ".join(r.claims) or "-")
+                for r in rows
+            ),
+        ),
+        Paragraph(
+            "Questions are answered by claims; settings and limits are compared with the blueprints and the records; a demand in words is for a reader."
+        ),
+    ]
+
+
+def question(study: Study) -> list[Block]:
+    """The goal quoted, the definitions, the pilot."""
+    return [
+        Heading(2, "Question"),
+        Paragraph("The goal as it was given, quoted:"),
+        Quote(study.records.campaign.goal_text),
+        Paragraph((Strong('What "trains" means.'), " ", _definition(study))),
+        Paragraph((Strong("How the settings were chosen."), " ", _pilot(study))),
+    ]
+
+
+def _definition(study: Study) -> str:
+    asked, analysis = study.question, study.analysis
+    turned = (
+        " (with the sign turned, since lower is better)" if asked.direction == "minimize" else ""
+    )
+    confidence, least, alpha = (
+        percent(analysis.confidence),
+        signed(analysis.min_gain),
+        level_text(asked.alpha),
+    )
+    return (
+        f"The gain of a run is its mean {asked.metric} at the end minus that of version 0 (the weights before any update), "
+        f"over {asked.items} fixed items{turned}, played by a sealed evaluator. A cell trains when, on fresh seeds only, the lower "
+        f"bound of the {confidence} t interval of the gain over seeds is above {least} and the one-sided p, Holm-adjusted over the "
+        f"{analysis.family} cells that planned fresh seeds, is below {alpha}. It is shown not to train when the upper bound is below "
+        f"{least} and the p of the other direction, adjusted in the same way, is below {alpha}. Anything between is not shown to train."
+    )
+
+
+def _pilot(study: Study) -> Cut:
+    disclosed = str(study.records.campaign.goal_spec.get("pilot") or "").strip()
+    return Cut(disclosed or "The goal discloses no pilot.", 4000)

@@ -1,0 +1,114 @@
+"""Denominators, the table of cells, the figures, and every claim that is not in the answer."""
+
+from __future__ import annotations
+
+from a3r.report.blocks import Block, Bullets, Cut, Heading, Image, Paragraph, Table
+from a3r.report.coverage import PRIMARY
+from a3r.report.figures import figures
+from a3r.report.gains import RunGain
+from a3r.report.numbers import interval, p_value, percent, scalar_text, signed
+from a3r.report.results import Cell, Verdict
+from a3r.report.sections.answer import told
+from a3r.report.study import Study
+from a3r.report.synthesis import in_order
+from a3r.report.tables import stage_counts
+
+
+def denominators(study: Study) -> list[Block]:
+    """Planned = succeeded + failed + cancelled + not run, and why a run has no result."""
+    counted = next(c for c in study.claims if c.kind == "denominators")
+    rows = stage_counts(study.records, study.gains)
+    keys = ("planned", "succeeded", "failed", "cancelled", "not_run", "used")
+    out: list[Block] = [
+        Heading(2, "Denominators"),
+        Paragraph(told(counted)),
+        Table(
+            ("stage", "planned", "succeeded", "failed", "cancelled", "not run", "in the results"),
+            tuple((Cut(r["name"]), *(str(r[k]) for k in keys)) for r in rows),
+        ),
+    ]
+    if study.reused:
+        out.append(_reused(study))
+    excluded = [g for g in study.gains if g.excluded]
+    if not excluded:
+        return [*out, Paragraph("No run was left out.")]
+    return [
+        *out,
+        Paragraph("Runs without a result, and why:"),
+        Table(("run", "why"), tuple((Cut(run_name(g)), Cut(g.excluded)) for g in excluded)),
+    ]
+
+
+def run_name(gain: RunGain) -> str:
+    """Blueprint's name and seed."""
+    return f"{gain.blueprint} seed {gain.seed}"
+
+
+def _reused(study: Study) -> Table:
+    names = {run.id: study.run_label(run) for run in study.records.runs}
+    return Table(
+        ("reused run", "taken from"),
+        tuple((Cut(names[run_id]), Cut(source)) for run_id, source in study.reused.items()),
+        caption="Counted among the succeeded, though run in an earlier campaign:",
+    )
+
+
+def results(study: Study) -> list[Block]:
+    """Cells with n and intervals, figures, and each claim about a cell."""
+    details = [c for c in study.claims if c.kind not in PRIMARY and c.kind != "denominators"]
+    out: list[Block] = [
+        Heading(2, "Results"),
+        cells(study),
+        Paragraph(
+            f"Brackets are {percent(study.analysis.confidence)} t intervals over seeds. Means over all seeds are exploratory: "
+            "they chose where to look and are not corrected."
+        ),
+        *(Image(f.svg, f.data, f.title, f.caption) for f in figures(study.analysis)),
+        Heading(3, "Each replicated cell"),
+    ]
+    if not details:
+        return [*out, Paragraph("No cell was replicated with fresh seeds.")]
+    return [*out, Bullets(tuple(told(c) for c in in_order(details, study.synthesis.order)))]
+
+
+def cells(study: Study) -> Table:
+    """One row a cell with planned runs."""
+    analysis = study.analysis
+    least = signed(analysis.min_gain)
+    return Table(
+        (
+            study.question.across or "condition",
+            analysis.factor,
+            "results / planned",
+            "mean gain, all seeds",
+            "fresh results / planned",
+            "mean gain, fresh seeds",
+            f"adjusted p (above {least})",
+            f"adjusted p (below {least})",
+            "verdict",
+        ),
+        tuple(_row(c) for a in analysis.conditions for c in a.cells),
+    )
+
+
+def _row(cell: Cell) -> tuple[str | Cut, ...]:
+    return (
+        "all" if cell.condition is None else Cut(scalar_text(cell.condition)),
+        Cut(scalar_text(cell.level)),
+        f"{len(cell.gains)} / {cell.planned}",
+        interval(cell.all_seeds),
+        f"{cell.fresh.n if cell.fresh else 0} / {cell.fresh_planned}",
+        interval(cell.fresh),
+        p_value(cell.p_adjusted),
+        p_value(cell.p_not_adjusted),
+        verdict_text(cell),
+    )
+
+
+def verdict_text(cell: Cell) -> str:
+    """The fresh verdict, or the exploratory lean marked as such."""
+    if cell.verdict is not Verdict.NOT_REPLICATED:
+        return str(cell.verdict)
+    if cell.lean is None:
+        return "no result"
+    return f"leans {'yes' if cell.lean else 'no'} (exploratory)"
