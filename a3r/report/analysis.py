@@ -1,13 +1,14 @@
-"""The minimum question, answered from records alone: cells, verdicts, the claimed minimum, the shift between conditions.
+"""The goal's question, answered from records alone.
 
-Planner and report both call ``minimum``; there is no other place that decides what a result means. Pure: the same records give
-the same analysis. Rules:
+Planner and report both call ``analyse``; there is no other place that decides what a result means. Pure: the same records give
+the same analysis. Best level, comparison and interaction are ``a3r.report.contrast_analysis``; here is the minimum: cells,
+verdicts, the claimed minimum, the shift between conditions. Rules:
 
 - a cell's *lean* is whether its mean gain over all admissible seeds exceeds ``min_gain`` (exploratory);
 - a cell *trains* when, on fresh seeds only, the interval's lower bound exceeds ``min_gain`` and the one-sided p, Holm-adjusted
-  over every cell of the campaign that got fresh seeds, is below ``1 - confidence``;
+  over one family that holds both directions of every cell of the campaign that got fresh seeds, is below ``1 - confidence``;
 - it is *shown not to train* when, on fresh seeds, the upper bound is below ``min_gain`` and the p of the other direction,
-  adjusted over the same family, is below ``1 - confidence``;
+  adjusted in the same family, is below ``1 - confidence``;
 - a cell with fresh results is judged by them, any other by its lean; the claimed minimum is the smallest tested level such
   that it and every higher tested level say yes.
 """
@@ -15,9 +16,12 @@ the same analysis. Rules:
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeAlias
 
+from a3r.core.errors import GoalError
 from a3r.report.cells import analyse_cells
+from a3r.report.contrast_analysis import analyse_contrasts
+from a3r.report.contrast_results import ContrastAnalysis
 from a3r.report.gains import run_gains
 from a3r.report.numbers import level_text, scalar_text, signed
 from a3r.report.question import Question, question_of
@@ -34,11 +38,36 @@ from a3r.report.results import (
 )
 from a3r.stats.intervals import welch_difference
 
+Analysis: TypeAlias = MinimumAnalysis | ContrastAnalysis
 
-def minimum(records: Records, goal: dict[str, Any] | None = None) -> MinimumAnalysis:
-    """Analyse the records; ``goal`` defaults to the spec inside them. Conditions without any run are there, empty."""
+
+def analyse(records: Records, goal: dict[str, Any] | None = None) -> Analysis:
+    """The answer to whatever the goal asks; ``goal`` defaults to the spec inside the records.
+
+    Raises:
+        GoalError: the goal's question is none that is analysed.
+    """
     question = question_of(records.campaign.goal_spec if goal is None else goal)
     cells = analyse_cells(run_gains(records, question), question)
+    if question.asks_minimum:
+        return _minimum(cells, question)
+    return analyse_contrasts(cells, question)
+
+
+def minimum(records: Records, goal: dict[str, Any] | None = None) -> MinimumAnalysis:
+    """The answer to a minimum question. Conditions without any run are there, empty.
+
+    Raises:
+        GoalError: the goal asks something else.
+    """
+    found = analyse(records, goal)
+    if not isinstance(found, MinimumAnalysis):
+        msg = f"the goal asks for a question of kind {found.kind!r}, not for a minimum"
+        raise GoalError(msg, hint="Use a3r.report.analysis.analyse.")
+    return found
+
+
+def _minimum(cells: list[Cell], question: Question) -> MinimumAnalysis:
     conditions = tuple(
         _condition([c for c in cells if c.condition == value], value, question)
         for value in question.conditions
@@ -48,26 +77,26 @@ def minimum(records: Records, goal: dict[str, Any] | None = None) -> MinimumAnal
         across=question.across,
         min_gain=question.min_gain,
         confidence=question.confidence,
-        levels=question.levels,
+        levels=question.numbers,
         conditions=conditions,
         shift=_shift(conditions, question),
-        family=sum(c.fresh_planned > 0 for c in cells),
+        family=2 * sum(c.fresh_planned > 0 for c in cells),
     )
 
 
 def _condition(cells: list[Cell], value: Scalar, question: Question) -> ConditionAnalysis:
     tested = [c for c in cells if c.all_seeds is not None]
     claimed = _claimed(tested)
-    level = claimed.level if claimed else None
-    lower = [c for c in tested if level is not None and c.level < level]
+    level = claimed.number if claimed else None
+    lower = [c for c in tested if level is not None and c.number < level]
     below = lower[-1] if lower else None
-    results = {c.level for c in tested}
+    results = {c.number for c in tested}
     between = tuple(
         x
-        for x in question.levels
+        for x in question.numbers
         if level is not None
         and x < level
-        and (below is None or x > below.level)
+        and (below is None or x > below.number)
         and x not in results
     )
     status, reason = _status(tested, claimed, below, between, question)
@@ -76,7 +105,7 @@ def _condition(cells: list[Cell], value: Scalar, question: Question) -> Conditio
         condition=value,
         cells=tuple(cells),
         claimed=level,
-        below=below.level if below else None,
+        below=below.number if below else None,
         untested_between=between,
         below_verdict=below.verdict if below else None,
         status=status,
@@ -106,7 +135,7 @@ def _status(
     stray = _stray(tested, claimed)
     if claimed is None:
         return _edge(tested[-1], stray, question)
-    name = f"level {level_text(claimed.level)}"
+    name = f"level {level_text(claimed.number)}"
     if not claimed.replicated:
         return Status.UNRESOLVED, f"{name} was not replicated with at least two fresh seeds"
     if between:
@@ -117,26 +146,29 @@ def _status(
     if not below.replicated:
         return (
             Status.UNRESOLVED,
-            f"{name} trains, but level {level_text(below.level)} below it was not replicated with at least two fresh seeds",
+            f"{name} trains, but level {level_text(below.number)} below it was not replicated with at least two fresh seeds",
         )
     if stray is not None:
         return (
             Status.UNRESOLVED,
-            f"{name} trains, level {level_text(below.level)} below it is {below.verdict}, but level {level_text(stray.level)} trains",
+            f"{name} trains, level {level_text(below.number)} below it is {below.verdict}, but level {level_text(stray.number)} trains",
         )
-    return Status.CONFIRMED, f"{name} trains and level {level_text(below.level)} is {below.verdict}"
+    return (
+        Status.CONFIRMED,
+        f"{name} trains and level {level_text(below.number)} is {below.verdict}",
+    )
 
 
 def _stray(tested: list[Cell], claimed: Cell | None) -> Cell | None:
     """The lowest level that is shown to train though a higher one, below the claim, says no: then there is no one minimum."""
-    lower = [c for c in tested if claimed is None or c.level < claimed.level]
+    lower = [c for c in tested if claimed is None or c.number < claimed.number]
     return next((c for c in lower if c.verdict is Verdict.TRAINS), None)
 
 
 def _edge(top: Cell, stray: Cell | None, question: Question) -> tuple[Status, str]:
-    name = f"level {level_text(top.level)}"
-    if top.level != question.levels[-1]:
-        highest = level_text(question.levels[-1])
+    name = f"level {level_text(top.number)}"
+    if top.number != question.numbers[-1]:
+        highest = level_text(question.numbers[-1])
         return (
             Status.UNRESOLVED,
             f"{name} says no, and the highest level {highest} has no result",
@@ -144,7 +176,7 @@ def _edge(top: Cell, stray: Cell | None, question: Question) -> tuple[Status, st
     if stray is not None:
         return (
             Status.UNRESOLVED,
-            f"{name}, the highest, is not shown to train, but level {level_text(stray.level)} trains",
+            f"{name}, the highest, is not shown to train, but level {level_text(stray.number)} trains",
         )
     if top.lean and top.replicated:
         return (
@@ -158,7 +190,7 @@ def _shift(conditions: tuple[ConditionAnalysis, ...], question: Question) -> Shi
     if question.across is None or len(conditions) < 2:
         return ShiftAnalysis(status=Shift.NOT_ASKED, reason="the goal compares no conditions")
     differences = _differences(conditions, question)
-    for level in question.levels:
+    for level in question.numbers:
         cells = [c for c in (a.cell(level) for a in conditions) if c is not None]
         trains = [c for c in cells if c.verdict is Verdict.TRAINS]
         not_in = [c for c in cells if c.verdict is Verdict.SHOWN_NOT]
@@ -186,7 +218,7 @@ def _differences(
     conditions: tuple[ConditionAnalysis, ...], question: Question
 ) -> tuple[LevelDifference, ...]:
     out: list[LevelDifference] = []
-    for level in question.levels:
+    for level in question.numbers:
         for first, second in combinations(conditions, 2):
             a, b = _fresh(first.cell(level)), _fresh(second.cell(level))
             if a and b:

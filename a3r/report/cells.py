@@ -1,29 +1,32 @@
-"""Gains gathered into cells, with intervals, and the Holm-adjusted verdicts on fresh seeds."""
+"""Gains gathered into cells, with intervals, camps, and - for a minimum - the Holm-adjusted verdicts on fresh seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from a3r.report.gains import RunGain
+from a3r.report.numbers import signed
 from a3r.report.question import Question
 from a3r.report.records import Scalar
 from a3r.report.results import Bounds, Cell, SeedGain, Verdict
-from a3r.stats.intervals import mean_interval
-from a3r.stats.tests import holm, t_test_greater, t_test_less
+from a3r.stats.intervals import mean, mean_interval
+from a3r.stats.modes import Modes, find_modes, noise_of_others
+from a3r.stats.tests import holm_both_directions, t_test_greater, t_test_less
 
 
 def analyse_cells(gains: Sequence[RunGain], question: Question) -> list[Cell]:
-    """Cells of the question's conditions with planned runs, by condition in the goal's order, then level."""
-    members: dict[tuple[Scalar, float], list[RunGain]] = {}
+    """Cells of the question's conditions with planned runs, by condition in the goal's order, then level in the grid's."""
+    members: dict[tuple[Scalar, Scalar], list[RunGain]] = {}
     for gain in gains:
         if gain.level is not None and gain.condition in question.conditions:
             members.setdefault((gain.condition, gain.level), []).append(gain)
     cells = [
         _cell(condition, level, members[condition, level], question)
         for condition in question.conditions
-        for level in sorted(level for other, level in members if other == condition)
+        for level in _ordered([x for other, x in members if other == condition], question)
     ]
-    return _with_family(cells, question)
+    cells = _with_camps(cells, question)
+    return _with_family(cells, question) if question.asks_minimum else cells
 
 
 def bounds(values: Sequence[float], confidence: float) -> Bounds | None:
@@ -34,7 +37,17 @@ def bounds(values: Sequence[float], confidence: float) -> Bounds | None:
     return Bounds(low=found.low, mean=found.mean, high=found.high, n=found.n, sd=found.sd)
 
 
-def _cell(condition: Scalar, level: float, runs: list[RunGain], question: Question) -> Cell:
+def _ordered(levels: list[Scalar], question: Question) -> list[Scalar]:
+    """As the grid has them; levels outside of it (a planner may look further) behind it, as they were planned."""
+    grid = [x for x in question.levels if x in levels]
+    out = [next(x for x in levels if x == known) for known in grid]
+    out += [x for x in levels if x not in grid]
+    if question.asks_minimum:
+        return sorted(out, key=lambda x: x if isinstance(x, (int, float)) else 0.0)
+    return out
+
+
+def _cell(condition: Scalar, level: Scalar, runs: list[RunGain], question: Question) -> Cell:
     gains = tuple(
         SeedGain(run_id=r.run_id, seed=r.seed, gain=r.gain, fresh=r.fresh)
         for r in sorted(runs, key=lambda r: (r.stage, r.seed))
@@ -42,6 +55,7 @@ def _cell(condition: Scalar, level: float, runs: list[RunGain], question: Questi
     )
     overall = bounds([g.gain for g in gains], question.confidence)
     fresh = [g.gain for g in gains if g.fresh]
+    judged = bool(fresh) and question.asks_minimum
     return Cell(
         condition=condition,
         level=level,
@@ -51,40 +65,56 @@ def _cell(condition: Scalar, level: float, runs: list[RunGain], question: Questi
         lean=overall.mean > question.min_gain if overall else None,
         fresh_planned=sum(r.fresh for r in runs),
         fresh=bounds(fresh, question.confidence),
-        p=t_test_greater(fresh, question.min_gain) if fresh else None,
+        p=t_test_greater(fresh, question.min_gain) if judged else None,
         p_adjusted=None,
-        p_not=t_test_less(fresh, question.min_gain) if fresh else None,
+        p_not=t_test_less(fresh, question.min_gain) if judged else None,
         p_not_adjusted=None,
-        verdict=Verdict.NOT_REPLICATED,
+        verdict=Verdict.NOT_REPLICATED if question.asks_minimum else Verdict.MEASURED,
     )
+
+
+# --- camps -----------------------------------------------------------------------------------------------------
+
+
+def _with_camps(cells: list[Cell], question: Question) -> list[Cell]:
+    """Name the cells whose seeds fall into two camps; the noise of the other cells says what a gap is."""
+    samples = [[g.gain for g in cell.gains] for cell in cells]
+    smallest = question.smallest_effect or question.min_gain
+    out: list[Cell] = []
+    for index, cell in enumerate(cells):
+        found = find_modes(samples[index], noise_of_others(samples, index), smallest)
+        out.append(cell.model_copy(update={"camps": _camps_text(found)}) if found.bimodal else cell)
+    return out
+
+
+def _camps_text(found: Modes) -> str:
+    low, high = (f"{len(c)} around {signed(mean(c))}" for c in (found.low, found.high))
+    return f"{low}, {high}"
+
+
+# --- verdicts of a minimum -------------------------------------------------------------------------------------
 
 
 def _with_family(cells: list[Cell], question: Question) -> list[Cell]:
-    """Adjust over every cell that planned fresh seeds; one without enough results counts as p = 1, so it is not forgotten."""
-    greater, less = _adjusted(cells, lambda c: c.p), _adjusted(cells, lambda c: c.p_not)
-    return [
-        cell.model_copy(
-            update={
-                "p_adjusted": yes,
-                "p_not_adjusted": no,
-                "verdict": _verdict(cell, yes, no, question),
-            }
-        )
-        for cell, yes, no in zip(cells, greater, less, strict=True)
-    ]
+    """Adjust over one family: both directions of every cell that planned fresh seeds.
 
-
-def _adjusted(cells: list[Cell], p_of: Callable[[Cell], float | None]) -> list[float | None]:
+    A cell without enough results counts as p = 1 in both, so it is not forgotten.
+    """
     family = [c for c in cells if c.fresh_planned]
-    raw = [p_of(c) for c in family]
-    adjusted = dict(
-        zip(
-            [(c.condition, c.level) for c in family],
-            holm([1.0 if p is None else p for p in raw]),
-            strict=True,
-        )
-    )
-    return [adjusted[c.condition, c.level] if p_of(c) is not None else None for c in cells]
+    greater, less = holm_both_directions([c.p for c in family], [c.p_not for c in family])
+    adjusted = {
+        (c.condition, c.level): pair for c, *pair in zip(family, greater, less, strict=True)
+    }
+    out: list[Cell] = []
+    for cell in cells:
+        yes, no = adjusted.get((cell.condition, cell.level), (None, None))
+        update = {
+            "p_adjusted": yes,
+            "p_not_adjusted": no,
+            "verdict": _verdict(cell, yes, no, question),
+        }
+        out.append(cell.model_copy(update=update))
+    return out
 
 
 def _verdict(cell: Cell, yes: float | None, no: float | None, question: Question) -> Verdict:

@@ -5,19 +5,13 @@ A claim carries its values and the runs, rounds and metric that they come from. 
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
+from a3r.report.analysis import Analysis
+from a3r.report.claim import Claim, Inputs, Kind, made, measured, place, sentence
+from a3r.report.contrast_claims import contrast_claims
 from a3r.report.gains import RunGain
-from a3r.report.numbers import (
-    interval,
-    level_text,
-    p_phrase,
-    percent,
-    scalar_text,
-    signed,
-)
+from a3r.report.numbers import level_text, percent, scalar_text, signed
 from a3r.report.question import Question
 from a3r.report.results import (
     Cell,
@@ -29,75 +23,31 @@ from a3r.report.results import (
     Verdict,
 )
 
-Kind: TypeAlias = Literal["minimum", "cell", "shift", "difference", "denominators"]
+__all__ = ["Claim", "Inputs", "Kind", "compute_claims"]
 
 
-class Inputs(BaseModel):
-    """What a claim was computed from."""
-
-    model_config = ConfigDict(frozen=True)
-
-    runs: tuple[str, ...]
-    rounds: tuple[str, ...] = ("initial", "final")
-    metric: str
-
-
-class Claim(BaseModel):
-    """One result sentence with its values."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    kind: Kind
-    subject: str
-    values: dict[str, Any]
-    inputs: Inputs
-    text: str
+def compute_claims(analysis: Analysis, gains: list[RunGain], question: Question) -> list[Claim]:
+    """All claims in order: the answer, its evidence (differences, replicated cells), denominators."""
+    if isinstance(analysis, MinimumAnalysis):
+        found = _minimum_claims(analysis, question)
+    else:
+        found = contrast_claims(analysis, question)
+    found.append(_denominators(gains, question))
+    return [c.model_copy(update={"id": f"c{n}"}) for n, c in enumerate(found, start=1)]
 
 
-def compute_claims(
-    analysis: MinimumAnalysis, gains: list[RunGain], question: Question
-) -> list[Claim]:
-    """All claims in order: minimum per condition, shift, differences, replicated cells, denominators."""
-    made = [_minimum(a, analysis, question) for a in analysis.conditions]
-    made.append(_shift(analysis, question))
-    made += [_difference(d, analysis, question) for d in analysis.shift.differences]
-    made += [
+def _minimum_claims(analysis: MinimumAnalysis, question: Question) -> list[Claim]:
+    """Minimum per condition, shift, differences, replicated cells."""
+    out = [_minimum(a, analysis, question) for a in analysis.conditions]
+    out.append(_shift(analysis, question))
+    out += [_difference(d, analysis, question) for d in analysis.shift.differences]
+    out += [
         _cell(c, analysis, question)
         for a in analysis.conditions
         for c in a.cells
         if c.fresh_planned
     ]
-    made.append(_denominators(gains, question))
-    return [c.model_copy(update={"id": f"c{n}"}) for n, c in enumerate(made, start=1)]
-
-
-def place(condition: object, analysis: MinimumAnalysis) -> str:
-    """``At max_response_tokens 10, `` or nothing when no conditions are compared."""
-    if analysis.across is None:
-        return ""
-    return f"At {analysis.across} {scalar_text(condition)}, "  # pyright: ignore[reportArgumentType]
-
-
-def sentence(text: str) -> str:
-    """First letter in upper case, one full stop."""
-    return text[:1].upper() + text[1:].rstrip(".") + "."
-
-
-def measured(cell: Cell, analysis: MinimumAnalysis) -> str:
-    """Direction, size, interval, n and adjusted p of a cell's fresh seeds, or that there are too few."""
-    found = cell.fresh
-    if found is None or found.low is None or found.high is None:
-        count = found.n if found else 0
-        return f"{count} of {cell.fresh_planned} fresh seeds gave a result, too few for an interval"
-    word = "rises" if found.low > 0 else "falls" if found.high < 0 else "changes"
-    side, p = "above", cell.p_adjusted
-    if cell.verdict is Verdict.SHOWN_NOT:
-        side, p = "below", cell.p_not_adjusted
-    return (
-        f"held-out reward {word} by {interval(found)} (n = {found.n} fresh seeds, {percent(analysis.confidence)} t interval; "
-        f"gain {side} {signed(analysis.min_gain)}: Holm-adjusted {p_phrase(p)})"
-    )
+    return out
 
 
 def _minimum(found: ConditionAnalysis, analysis: MinimumAnalysis, question: Question) -> Claim:
@@ -105,7 +55,7 @@ def _minimum(found: ConditionAnalysis, analysis: MinimumAnalysis, question: Ques
     cells = [c for c in (below, claimed) if c]
     if not cells and found.cells:
         cells = [found.cells[-1]]
-    return _claim(
+    return made(
         "minimum",
         f"{analysis.factor} at {scalar_text(found.condition)}",
         {
@@ -115,12 +65,12 @@ def _minimum(found: ConditionAnalysis, analysis: MinimumAnalysis, question: Ques
             "below_verdict": found.below_verdict,
         },
         cells,
-        sentence(place(found.condition, analysis) + _minimum_text(found, analysis)),
+        place(found.condition, analysis.across) + _minimum_text(found, analysis, question),
         question,
     )
 
 
-def _minimum_text(found: ConditionAnalysis, analysis: MinimumAnalysis) -> str:
+def _minimum_text(found: ConditionAnalysis, analysis: MinimumAnalysis, question: Question) -> str:
     factor = analysis.factor
     claimed, below = found.cell(found.claimed), found.cell(found.below)
     if found.status is Status.CENSORED_HIGH:
@@ -132,7 +82,7 @@ def _minimum_text(found: ConditionAnalysis, analysis: MinimumAnalysis) -> str:
         return f"no minimum of {factor} is confirmed: {found.reason}"
     if claimed is None:
         return f"the minimum of {factor} is not resolved: {found.reason}"
-    level = level_text(claimed.level)
+    level = level_text(claimed.number)
     if found.status is Status.UNRESOLVED and not found.monotone:
         return (
             f"the minimum of {factor} is not resolved; the smallest level from which every tested one says yes is {level}, "
@@ -146,23 +96,23 @@ def _minimum_text(found: ConditionAnalysis, analysis: MinimumAnalysis) -> str:
     if found.status is Status.CENSORED_LOW or below is None:
         return (
             f"the smallest {factor} that trains is at or below {level}, the lowest level of the grid: "
-            f"there, {measured(claimed, analysis)}"
+            f"there, {measured(claimed, question)}"
         )
     return (
-        f"the smallest {factor} shown to train is {level}: {measured(claimed, analysis)}. "
-        f"The next lower level, {level_text(below.level)}, is {below.verdict}: {measured(below, analysis)}"
+        f"the smallest {factor} shown to train is {level}: {measured(claimed, question)}. "
+        f"The next lower level, {level_text(below.number)}, is {below.verdict}: {measured(below, question)}"
     )
 
 
 def _cell(cell: Cell, analysis: MinimumAnalysis, question: Question) -> Claim:
     verdict = cell.verdict if cell.verdict is Verdict.TRAINS else f"is {cell.verdict}"
-    text = f"{place(cell.condition, analysis)}{analysis.factor} {level_text(cell.level)} {verdict}: {measured(cell, analysis)}"
-    return _claim(
+    text = f"{place(cell.condition, analysis.across)}{analysis.factor} {level_text(cell.number)} {verdict}: {measured(cell, question)}"
+    return made(
         "cell",
-        f"{analysis.factor} {level_text(cell.level)} at {scalar_text(cell.condition)}",
+        f"{analysis.factor} {level_text(cell.number)} at {scalar_text(cell.condition)}",
         cell.model_dump(mode="json", exclude={"gains", "condition", "level"}),
         [cell],
-        sentence(text),
+        text,
         question,
     )
 
@@ -181,7 +131,7 @@ def _shift(analysis: MinimumAnalysis, question: Question) -> Claim:
         text = f"whether something shifts the minimum was not asked: {found.reason}"
     cells = [c for a in analysis.conditions for c in a.cells if c.level == found.level]
     values = found.model_dump(mode="json", exclude={"reason", "differences"})
-    return _claim("shift", subject, values, cells, sentence(text), question)
+    return made("shift", subject, values, cells, text, question)
 
 
 def _difference(found: LevelDifference, analysis: MinimumAnalysis, question: Question) -> Claim:
@@ -199,7 +149,7 @@ def _difference(found: LevelDifference, analysis: MinimumAnalysis, question: Que
     )
     subject = f"{scalar_text(found.first)} against {scalar_text(found.second)} at {level_text(found.level)}"
     values = found.model_dump(mode="json")
-    return _claim("difference", subject, values, cells, sentence(text), question)
+    return made("difference", subject, values, cells, text, question)
 
 
 def _denominators(gains: list[RunGain], question: Question) -> Claim:
@@ -223,19 +173,3 @@ def _denominators(gains: list[RunGain], question: Question) -> Claim:
         inputs=inputs,
         text=sentence(text),
     )
-
-
-def _claim(
-    kind: Kind,
-    subject: str,
-    values: dict[str, Any],
-    cells: list[Cell],
-    text: str,
-    question: Question,
-) -> Claim:
-    runs = tuple(g.run_id for c in cells for g in c.gains)
-    plain_values = {
-        k: (str(v) if isinstance(v, Verdict | Status | Shift) else v) for k, v in values.items()
-    }
-    inputs = Inputs(runs=runs, metric=question.metric)
-    return Claim(id="", kind=kind, subject=subject, values=plain_values, inputs=inputs, text=text)

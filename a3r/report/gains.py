@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from a3r.core.types import TERMINAL_RUNS, RunState
 from a3r.report.question import Question
@@ -12,7 +12,7 @@ from a3r.report.records import BlueprintRecord, EvalRecord, Records, RunRecord, 
 from a3r.report.referee import referee
 from a3r.stats.intervals import mean
 
-_Key: TypeAlias = tuple[Scalar, float | None, int]
+_Key: TypeAlias = tuple[Scalar, Scalar, int]
 """(condition, level, seed)."""
 
 
@@ -25,8 +25,8 @@ class RunGain:
     blueprint: str
     stage: int
     condition: Scalar
-    level: float | None
-    """None when the blueprint does not set the question's factor (then it is excluded)."""
+    level: Scalar
+    """None when the blueprint does not set the question's factor (then it is excluded); a number when a minimum is asked."""
     seed: int
     fresh: bool
     """Planned by a replicate stage, with a seed that no earlier stage planned in this cell."""
@@ -35,6 +35,7 @@ class RunGain:
     initial: float | None
     final: float | None
     gain: float | None
+    """Final minus version 0, or the final value alone when the goal's ``measure`` is ``final``; larger is better."""
     missing: int
     """Items without a reward, both rounds together."""
     excluded: str
@@ -42,7 +43,7 @@ class RunGain:
 
 def run_gains(records: Records, question: Question) -> list[RunGain]:
     """One entry a planned run (blueprint x seed, run or not), in order of planning."""
-    weights = _common_fingerprint(records)
+    weights = _common_fingerprints(records)
     cells = _newest_cells(records, question)
     verdicts = referee(records)
     used: set[_Key] = set()
@@ -55,7 +56,7 @@ def run_gains(records: Records, question: Question) -> list[RunGain]:
         excluded = measured.excluded or _cell_fault(blueprint, level, cells.get(key[:2]))
         if not excluded and run is not None and run.id in verdicts:
             excluded = verdicts[run.id].reason
-        if not excluded and measured.fingerprint != weights:
+        if not excluded and measured.fingerprint != weights[_model_of(blueprint)]:
             excluded = "started from other weights than the other runs"
         if not excluded and key in used:
             excluded = "this seed already has a result in this cell"
@@ -100,10 +101,12 @@ def _outcome(run: RunRecord | None) -> str:
     return run.state if run is not None and run.state in TERMINAL_RUNS else "not run"
 
 
-def cell_of(blueprint: BlueprintRecord, question: Question) -> tuple[Scalar, float | None]:
-    """(condition, level) of a blueprint; the level is None when it does not set the factor to a number."""
-    value = blueprint.factors.get(question.factor)
-    level = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+def cell_of(blueprint: BlueprintRecord, question: Question) -> tuple[Scalar, Scalar]:
+    """(condition, level) of a blueprint; the level is None when it does not set the factor (for a minimum: to a number)."""
+    level = blueprint.factors.get(question.factor)
+    if question.asks_minimum:
+        number = isinstance(level, int | float) and not isinstance(level, bool)
+        level = float(level) if number and level is not None else None
     return (blueprint.factors.get(question.across) if question.across else None), level
 
 
@@ -142,7 +145,8 @@ def _measure(
         return _Measured(missing=missing, excluded=fault)
     before, after = _round_mean(initial), _round_mean(final)
     sign = -1.0 if question.direction == "minimize" else 1.0
-    return _Measured(before, after, sign * (after - before), missing, initial.fingerprint)
+    value = after if question.measure == "final" else after - before
+    return _Measured(before, after, sign * value, missing, initial.fingerprint)
 
 
 def _no_result(blueprint: BlueprintRecord, run: RunRecord | None) -> str:
@@ -216,13 +220,23 @@ def _round_mean(found: EvalRecord) -> float:
     return mean(_scored(found))
 
 
-def _common_fingerprint(records: Records) -> str:
-    """Base weights of most runs; the first in order of the records when several are equally common."""
-    counts = Counter(e.fingerprint for e in records.evals if e.name == "initial")
-    return counts.most_common(1)[0][0] if counts else ""
+def _model_of(blueprint: BlueprintRecord) -> str:
+    """The base model that a blueprint names; a model may be a factor, so weights are compared within one."""
+    servers: list[dict[str, Any]] = blueprint.document.get("servers") or [{}]
+    return str(servers[0].get("train", {}).get("model", {}).get("path", ""))
 
 
-def _newest_cells(records: Records, question: Question) -> dict[tuple[Scalar, float | None], str]:
+def _common_fingerprints(records: Records) -> dict[str, str]:
+    """Base weights of most runs of each model; the first in order of the records when several are equally common."""
+    models = {r.id: _model_of(records.blueprint(r.blueprint_id)) for r in records.runs}
+    counts: dict[str, Counter[str]] = {_model_of(b): Counter() for b in records.blueprints}
+    for found in records.evals:
+        if found.name == "initial" and found.run_id in models:
+            counts[models[found.run_id]][found.fingerprint] += 1
+    return {model: c.most_common(1)[0][0] if c else "" for model, c in counts.items()}
+
+
+def _newest_cells(records: Records, question: Question) -> dict[tuple[Scalar, Scalar], str]:
     """Cell hash of the newest blueprint with a result, by cell: runs of an older definition are not pooled with it."""
     done = {r.blueprint_id for r in records.runs if r.state == RunState.SUCCEEDED}
     return {
@@ -232,7 +246,7 @@ def _newest_cells(records: Records, question: Question) -> dict[tuple[Scalar, fl
     }
 
 
-def _cell_fault(blueprint: BlueprintRecord, level: float | None, newest: str | None) -> str:
+def _cell_fault(blueprint: BlueprintRecord, level: Scalar, newest: str | None) -> str:
     if level is None:
         return "the blueprint does not set the question's factor"
     if newest is not None and blueprint.cell_hash != newest:

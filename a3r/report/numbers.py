@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,6 +71,12 @@ def scalar_text(value: Scalar) -> str:
     if isinstance(value, float | int) and not isinstance(value, bool):
         return level_text(value)
     return str(value)
+
+
+def listed(words: Sequence[str]) -> str:
+    """``8``, ``8 and 32``, ``8, 16 and 32``; empty for none."""
+    *front, last = words or ("",)
+    return f"{', '.join(front)} and {last}" if front else last
 
 
 def percent(confidence: float) -> str:

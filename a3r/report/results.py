@@ -1,4 +1,7 @@
-"""What an analysis says, as values: cells, the minimum of each condition, the shift between conditions. Computes nothing."""
+"""What an analysis says, as values: cells, the minimum of each condition, the shift between conditions. Computes nothing.
+
+Answers to the other questions (best level, comparison, interaction) are in ``a3r.report.contrast_results``.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,19 @@ class Verdict(StrEnum):
     SHOWN_NOT = "shown not to train"
     NOT_SHOWN = "not shown to train"
     NOT_REPLICATED = "not replicated"  # fewer than two fresh results
+    MEASURED = "measured"  # not judged alone: the question compares cells
 
 
 class Status(StrEnum):
-    """Of the claimed minimum of one condition."""
+    """Of the answer in one condition.
+
+    Of a minimum: all but ``tied``. Of a best level: ``confirmed`` (shown above every rival), ``tied`` (shown to be equivalent to
+    the rivals that it is not shown above), ``not_confirmed``, ``unresolved``. Of comparisons and interactions: ``confirmed`` (each
+    is shown to differ or to be equivalent), ``not_confirmed`` (some is neither), ``unresolved``.
+    """
 
     CONFIRMED = "confirmed"  # claimed level trains; the level below was replicated and is not shown to train
+    TIED = "tied"
     NOT_CONFIRMED = "not_confirmed"  # the top level leans yes, but fresh seeds did not confirm it
     UNRESOLVED = "unresolved"  # a needed cell was not tested or not replicated
     CENSORED_LOW = "censored_low"  # the lowest level trains: the minimum is at or below it
@@ -36,12 +46,14 @@ class Shift(StrEnum):
     NOT_ASKED = "not_asked"
 
 
-class _Model(BaseModel):
+class Value(BaseModel):
+    """A frozen part of an analysis."""
+
     model_config = ConfigDict(frozen=True)
 
 
-class SeedGain(_Model):
-    """One admissible run of a cell."""
+class SeedGain(Value):
+    """One admissible run of a cell; ``gain`` is the final value alone when the goal's ``measure`` says so."""
 
     run_id: str
     seed: int
@@ -49,7 +61,7 @@ class SeedGain(_Model):
     fresh: bool
 
 
-class Bounds(_Model):
+class Bounds(Value):
     """A mean with its t interval; bounds are None when n < 2."""
 
     low: float | None
@@ -59,11 +71,12 @@ class Bounds(_Model):
     sd: float | None
 
 
-class Cell(_Model):
+class Cell(Value):
     """One (condition, level)."""
 
     condition: Scalar
-    level: float
+    level: Scalar
+    """A minimum's levels are numbers (``number``); others may be words."""
     planned: int
     """Runs planned here; ``len(gains)`` have a result."""
     gains: tuple[SeedGain, ...]
@@ -80,11 +93,21 @@ class Cell(_Model):
     """One-sided, fresh seeds: the gain is below min_gain."""
     p_not_adjusted: float | None
     verdict: Verdict
+    camps: str = ""
+    """When seeds fall into two camps (some collapse, others train): both in words, for a mean of both describes no run."""
 
     @property
     def replicated(self) -> bool:
         """At least two fresh results."""
-        return self.verdict is not Verdict.NOT_REPLICATED
+        return self.fresh is not None and self.fresh.n >= 2
+
+    @property
+    def number(self) -> float:
+        """The level as a number, for questions that need an order; TypeError for a word."""
+        if isinstance(self.level, (int, float)) and not isinstance(self.level, bool):
+            return self.level
+        msg = f"level {self.level!r} is no number"
+        raise TypeError(msg)
 
     @property
     def says_yes(self) -> bool:
@@ -92,7 +115,7 @@ class Cell(_Model):
         return self.verdict is Verdict.TRAINS if self.replicated else bool(self.lean)
 
 
-class ConditionAnalysis(_Model):
+class ConditionAnalysis(Value):
     """The minimum in one condition."""
 
     condition: Scalar
@@ -111,12 +134,12 @@ class ConditionAnalysis(_Model):
     monotone: bool
     """False when some tested level says yes while a higher one says no."""
 
-    def cell(self, level: float | None) -> Cell | None:
+    def cell(self, level: Scalar) -> Cell | None:
         """The cell at a level; None when it was not tested."""
         return next((c for c in self.cells if c.level == level), None)
 
 
-class LevelDifference(_Model):
+class LevelDifference(Value):
     """Fresh gains of two conditions at one level: first minus second, Welch; descriptive, not part of the verdict."""
 
     level: float
@@ -127,7 +150,7 @@ class LevelDifference(_Model):
     high: float | None
 
 
-class ShiftAnalysis(_Model):
+class ShiftAnalysis(Value):
     """Does the minimum differ between conditions? Shown only by one level that trains in one and is shown not to in another."""
 
     status: Shift
@@ -138,7 +161,7 @@ class ShiftAnalysis(_Model):
     differences: tuple[LevelDifference, ...] = ()
 
 
-class MinimumAnalysis(_Model):
+class MinimumAnalysis(Value):
     """The whole answer."""
 
     factor: str
@@ -150,7 +173,7 @@ class MinimumAnalysis(_Model):
     """In the goal's order."""
     shift: ShiftAnalysis
     family: int
-    """Cells with fresh seeds: the number of confirmatory tests in each direction."""
+    """Tests of the campaign's one family: both directions of each cell with fresh seeds."""
 
     def condition(self, value: Scalar) -> ConditionAnalysis:
         """By the value of the ``across`` factor (None when there is none); KeyError otherwise."""

@@ -9,7 +9,7 @@ from a3r.report.records import Records
 from a3r.report.render import claims_of
 from a3r.report.results import ConditionAnalysis, Shift, Status, Verdict
 from a3r.stats.intervals import mean_interval
-from a3r.stats.tests import holm, t_test_greater
+from a3r.stats.tests import holm, t_test_greater, t_test_less
 from a3r.testing.edits import one_condition
 from a3r.testing.records import (
     SyntheticCell,
@@ -45,9 +45,11 @@ def test_cell_numbers_equal_those_computed_from_its_fresh_gains():
     assert cell.fresh is not None
     expected = mean_interval(fresh[4])
     assert (cell.fresh.low, cell.fresh.n) == (expected.low, 4)
-    ps = [t_test_greater(fresh[x], 0.05) or 0.0 for x in (2, 4)]
-    assert cell.p_adjusted == holm(ps)[1]
-    assert analysis.family == 2
+    above = [t_test_greater(fresh[x], 0.05) or 0.0 for x in (2, 4)]
+    below = [t_test_less(fresh[x], 0.05) or 0.0 for x in (2, 4)]
+    assert cell.p_adjusted == holm([*above, *below])[1]
+    assert cell.p_not_adjusted == holm([*above, *below])[3]
+    assert analysis.family == 4
     assert len(cell.gains) == 6
     assert cell.fresh_planned == 4
 
@@ -131,9 +133,9 @@ def test_failed_fresh_runs_count_in_the_family_and_leave_the_cell_unreplicated()
     analysis = minimum(records)
     low, high = analysis.conditions[0].cells
     assert (low.verdict, low.p_adjusted, low.fresh_planned) == (Verdict.NOT_REPLICATED, None, 4)
-    assert analysis.family == 2
+    assert analysis.family == 4
     assert high.p is not None
-    assert high.p_adjusted == pytest.approx(2 * high.p)
+    assert high.p_adjusted == pytest.approx(4 * high.p)
 
 
 def shifted(below: float, spread: float = 0.02) -> Records:
