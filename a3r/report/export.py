@@ -6,18 +6,15 @@ Paths of this machine are replaced in free text; what is hashed (goal, plans, bl
 
 from __future__ import annotations
 
-import math
 import platform
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from a3r.core.hashing import canonical_json
-from a3r.report.escape import visible
+from a3r.report.cleaning import Cleaner
+from a3r.report.ledger import ledger
 from a3r.report.records import (
     AttemptRecord,
     BlueprintRecord,
@@ -34,14 +31,12 @@ from a3r.report.records import (
     StageRecord,
     StepRecord,
 )
-from a3r.store.rows import AttemptRow, CampaignRow, EventRow, RunRow
+from a3r.store.rows import REUSED, AttemptRow, CampaignRow, EventRow, RunRow
 
 if TYPE_CHECKING:  # verifying a folder needs no database library
     from a3r.store.store import Store
 
 PAGE = 1000
-LONGEST = 4000
-"""Characters of one text or one nested value in free-form data; longer ones are cut and say so."""
 PACKAGES = ("a3r", "torch", "numpy", "scipy", "matplotlib", "pydantic", "sqlmodel", "tokenizers")
 PRIVATE = frozenset({"host", "hostname", "user", "cwd", "path", "home"})
 
@@ -60,14 +55,18 @@ def records_from_store(
         NotFound: no such campaign.
     """
     campaign = store.campaign(campaign_id)
-    text = _Cleaner(store.folder.parent)
+    text = Cleaner(store.folder.parent)
     cut = like.cut if like else None
     lists = _append_only(store, campaign.id, cut, text)
+    kept = ledger(store, campaign.id, cut, text)
     cut = cut or Cut(
         event_seq=lists.events[-1].seq if lists.events else 0,
         decisions=len(lists.decisions),
         deviations=len(lists.deviations),
         reviews=len(lists.reviews),
+        amendments=len(kept.amendments),
+        revisions=len(kept.revisions),
+        calls=len(kept.calls),
     )
     rows = store.runs(campaign.id)
     evals, steps = _evidence(store, rows, text)
@@ -81,6 +80,9 @@ def records_from_store(
         reviews=lists.reviews,
         decisions=lists.decisions,
         deviations=lists.deviations,
+        amendments=kept.amendments,
+        revisions=kept.revisions,
+        calls=kept.calls,
         events=lists.events,
     )
 
@@ -114,53 +116,6 @@ class _Lists:
     reviews: tuple[ReviewRecord, ...]
 
 
-_ANY_HOST = (
-    (re.compile(r"(?<![\w.~>/-])(?:/(?:home|Users)/[^/\s'\":,;()]+|/root(?=[/\s'\":,;)]|$))"), "~"),
-    (re.compile(r"(?<![\w.~>/-])(?:/private)?/(?:var/)?tmp(?=[/\s'\":,;)]|$)"), "<tmp>"),
-    (re.compile(r"(?<![\w.~>/-])(?:/private)?/var/folders/\w+/\w+/T\b"), "<tmp>"),
-)
-"""Homes and scratch folders of whichever host a text came from. Says nothing of this process's environment: ``verify``, started
-elsewhere, must clean the same text alike."""
-
-
-class _Cleaner:
-    """Free text without hidden characters and without paths of the machines that it came from, of bounded length."""
-
-    def __init__(self, project: Path) -> None:
-        places = ((str(project), "<project>"), (str(Path.home()), "~"))
-        # A sibling whose name only begins alike is another folder.
-        self._places = [
-            (re.compile(re.escape(path) + r"(?![\w-])"), name)
-            for path, name in places
-            if len(path) > 1
-        ]
-
-    def text(self, value: str) -> str:
-        out = visible(value.encode("utf-8", "replace").decode(), keep="\n\t")
-        for pattern, name in (*self._places, *_ANY_HOST):
-            out = pattern.sub(name, out)
-        return out if len(out) <= LONGEST else f"{out[:LONGEST]} … ({len(out)} characters)"
-
-    def data(self, value: Any) -> Any:
-        kind: object = value
-        if isinstance(kind, str):
-            return self.text(kind)
-        if isinstance(kind, dict):
-            return {self.text(str(k)): self._bounded(v) for k, v in value.items()}
-        if isinstance(kind, list | tuple):
-            return [self.data(v) for v in value]
-        if isinstance(kind, float) and not math.isfinite(kind):
-            return repr(kind)
-        return value
-
-    def _bounded(self, value: Any) -> Any:
-        cleaned: Any = self.data(value)
-        size = len(canonical_json(cleaned)) if isinstance(value, dict | list | tuple) else 0
-        if size > LONGEST:
-            return f"left out: {size} characters of JSON"
-        return cleaned
-
-
 def _campaign(
     row: CampaignRow, lists: _Lists, cut: Cut, environment: dict[str, Any]
 ) -> CampaignRecord:
@@ -181,7 +136,7 @@ def _campaign(
     )
 
 
-def _append_only(store: Store, campaign_id: str, cut: Cut | None, text: _Cleaner) -> _Lists:
+def _append_only(store: Store, campaign_id: str, cut: Cut | None, text: Cleaner) -> _Lists:
     return _Lists(
         events=tuple(
             EventRecord(
@@ -268,7 +223,7 @@ def _blueprints(store: Store, campaign_id: str) -> tuple[BlueprintRecord, ...]:
 
 
 def _runs(
-    store: Store, campaign_id: str, rows: list[RunRow], text: _Cleaner
+    store: Store, campaign_id: str, rows: list[RunRow], text: Cleaner
 ) -> tuple[RunRecord, ...]:
     attempts: dict[str, list[AttemptRow]] = {}
     for attempt in sorted(store.attempts(campaign_id), key=lambda a: a.ordinal):
@@ -289,7 +244,7 @@ def _runs(
     )
 
 
-def _attempt(row: AttemptRow, text: _Cleaner) -> AttemptRecord:
+def _attempt(row: AttemptRow, text: Cleaner) -> AttemptRecord:
     return AttemptRecord(
         id=row.id,
         run_id=row.run_id,
@@ -300,12 +255,15 @@ def _attempt(row: AttemptRow, text: _Cleaner) -> AttemptRecord:
         worker=row.worker_id or "",
         started_at=row.leased_at,
         finished_at=row.ended_at,
-        summary=text.data(row.summary),
+        summary=text.data({k: v for k, v in row.summary.items() if k != REUSED}),
+        placement=text.data(row.placement),
+        revision=row.revision,
+        reused=text.text(str(row.summary.get(REUSED) or "")),
     )
 
 
 def _evidence(
-    store: Store, rows: list[RunRow], text: _Cleaner
+    store: Store, rows: list[RunRow], text: Cleaner
 ) -> tuple[tuple[EvalRecord, ...], tuple[StepRecord, ...]]:
     evals: list[EvalRecord] = []
     steps: list[StepRecord] = []

@@ -23,6 +23,10 @@ from a3r.core.types import (
 )
 
 
+REUSED = "reused_from"
+"""Key in an attempt's summary: ``<campaign>/<run>`` whose evidence was copied; such an attempt never ran."""
+
+
 class Row(BaseModel):
     """A frozen row; ``model_dump(mode="json")`` is its wire form."""
 

@@ -7,6 +7,7 @@ from types import TracebackType
 
 from a3r.core.clock import SystemClock
 from a3r.core.ports import Clock
+from a3r.store.amendments import AmendmentBook
 from a3r.store.attempts import AttemptBook
 from a3r.store.blueprints import BlueprintBook
 from a3r.store.campaigns import CampaignBook
@@ -44,6 +45,7 @@ class Store(
     RevisionBook,
     JobBook,
     LlmCallBook,
+    AmendmentBook,
 ):
     """Everything that a campaign leaves behind, under verb names; the methods are in the module of their noun.
 
