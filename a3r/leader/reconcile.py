@@ -7,6 +7,7 @@ repeat does not double. So it may be killed at any line, run late, or run twice.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from a3r.core.errors import Conflict, JobFailed, StoreError
 from a3r.core.ports import Clock
@@ -15,6 +16,7 @@ from a3r.core.workspace import Workspace
 from a3r.leader.concluding import conclude
 from a3r.leader.dispatch import run_stage
 from a3r.leader.goal import GoalSpec
+from a3r.leader.llm_planner.planner import LlmPlanner
 from a3r.leader.plan import Planner
 from a3r.leader.planning import plan_next
 from a3r.leader.review_gate import pass_review
@@ -32,7 +34,10 @@ MAX_STEPS = 25
 """Of one campaign in one call: planning to dispatch needs about five. The rest waits for the next tick."""
 MAX_CONFLICTS = 5
 """In a row; more are no coincidence, and the campaign is blocked."""
-PLANNERS: dict[str, type[Planner]] = {"sweep": SweepPlanner}
+PLANNERS: dict[str, Callable[[Tick], Planner]] = {
+    "sweep": lambda _: SweepPlanner(),
+    "llm": LlmPlanner,
+}
 
 
 def reconcile(store: Store, clock: Clock, workspace: Workspace) -> bool:
@@ -90,9 +95,8 @@ def _step(store: Store, clock: Clock, workspace: Workspace, campaign: CampaignRo
     stopping = campaign.stop_requested_at is not None
     if campaign.state in FINAL or (campaign.state in HELD and not stopping):
         return False
-    planner = PLANNERS[campaign.planner]()
     goal = GoalSpec.model_validate(campaign.goal_spec)
-    tick = Tick(store, clock, workspace, planner, campaign, goal)
+    tick = Tick(store, clock, workspace, PLANNERS[campaign.planner], campaign, goal)
     if campaign.state is CampaignState.CONCLUDING:
         return conclude(tick)
     if stopping:

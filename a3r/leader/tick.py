@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,14 @@ class Tick:
     store: Store
     clock: Clock
     workspace: Workspace
-    planner: Planner
+    make_planner: Callable[[Tick], Planner]
     campaign: CampaignRow
     goal: GoalSpec
+
+    @property
+    def planner(self) -> Planner:
+        """The campaign's planner. It keeps nothing either."""
+        return self.make_planner(self)
 
     @property
     def id(self) -> str:

@@ -1,0 +1,149 @@
+"""The conversation that plans one stage: tools, an answer, the rails; what is refused is said and asked again, three times at most."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, Literal
+
+from a3r.core.errors import A3RError, NotFound, ReplyInvalid
+from a3r.core.llm import ModelMessage
+from a3r.core.types import AttemptState
+from a3r.leader.goal import GoalSpec
+from a3r.leader.jobs import JobContext
+from a3r.leader.llm.tools import quoted
+from a3r.leader.llm_planner.cells import cell_states
+from a3r.leader.llm_planner.looking import WINDOW, Looking
+from a3r.leader.llm_planner.proposal import PlanAnswer, StageProposal
+from a3r.leader.llm_planner.proposing import AskClient, Proposing, still_open
+from a3r.leader.llm_planner.rails import admit, rooms
+from a3r.leader.llm_planner.toolbox import Tools
+from a3r.report.export import records_from_store
+from a3r.report.records import Records
+
+PURPOSE = "plan"
+TRIES = 3
+REPAIRABLE = frozenset(
+    {"import_error", "syntax_error", "client_crash", "data_missing", "evaluator_crash"}
+)
+
+
+def plan_stage(context: JobContext) -> dict[str, Any]:
+    """The handler of ``plan`` jobs: ``{"action": "stage", "proposal", "notes"}`` or ``{"action": "finish", "insisted", "notes"}``.
+
+    Raises:
+        ReplyInvalid: no answer passed the rails.
+        ModelError: see ``Desk.ask``.
+    """
+    goal = GoalSpec.model_validate(context.campaign.goal_spec)
+    records = records_from_store(context.store, context.campaign.id)
+    proposing = Proposing(goal, records, _clients(context, records))
+    tools = Tools([*_looking(context, goal, records).tools(), *proposing.tools()])
+    messages = [
+        ModelMessage(role="system", content=prompt()),
+        ModelMessage(role="user", content=situation(goal, records, context.campaign.goal_text)),
+    ]
+    faults: list[str] = []
+    for number in range(1, TRIES + 1):
+        answer = context.desk.ask(f"answer-{number}", PURPOSE, messages, PlanAnswer, tools=tools)
+        result, faults = _settled(answer, proposing)
+        if result is not None:
+            return {**result, "notes": proposing.notes}
+        listed = "\n".join(f"- {fault}" for fault in faults)
+        messages += [
+            ModelMessage(role="assistant", content=answer.model_dump_json()),
+            ModelMessage(role="user", content=f"That can not be done:\n{listed}\nPlan again."),
+        ]
+    raise ReplyInvalid(
+        f"the language model proposed no stage that may run, in {TRIES} tries: {'; '.join(faults)}",
+        hint="'a3r campaign resume' asks again; 'a3r campaign stop' ends with a report of what is there.",
+        faults=faults,
+    )
+
+
+def prompt() -> str:
+    """What a planner is told."""
+    return (files("a3r.leader.llm_planner") / "plan.md").read_text(encoding="utf-8")
+
+
+def situation(goal: GoalSpec, records: Records, goal_text: str) -> str:
+    """Goal, factors, what is known of each cell, what the budget leaves, what code sees as open. A pure function of its arguments."""
+    known = {
+        "question": goal.question.model_dump(mode="json"),
+        "factors": {name: list(f.levels) for name, f in goal.factors.items()},
+        "criterion": goal.criterion.model_dump(mode="json"),
+        "cells": [s.view(goal.criterion.confidence) for s in cell_states(records)],
+        "stages": [{"number": s.ordinal, "kind": s.kind, "state": s.state} for s in records.stages],
+        "left": rooms(goal, records),
+        "open": still_open(goal, records),
+    }
+    data = json.dumps(known, ensure_ascii=False, sort_keys=True, default=str)
+    return "\n\n".join(
+        [
+            quoted("the goal", goal_text),
+            quoted("what is known", data),
+            f"Plan stage {len(records.stages) + 1}.",
+        ]
+    )
+
+
+def _settled(answer: PlanAnswer, proposing: Proposing) -> tuple[dict[str, Any] | None, list[str]]:
+    """The job's result, or why the answer can not stand."""
+    if answer.action == "finish":
+        still = still_open(proposing.goal, proposing.records)
+        if not still or proposing.finished:
+            return {"action": "finish", "insisted": bool(still)}, []
+        return None, [f"still open: {still}. Propose a stage, or use `finish` with insist=true"]
+    proposal: StageProposal | None = answer.stage or proposing.accepted
+    if proposal is None:
+        return None, ["there is no stage: use `propose_stage`, or put it into `stage`"]
+    found = admit(proposing.goal, proposing.records, proposal)
+    if found.plan is None:
+        return None, found.faults
+    return {"action": "stage", "proposal": proposal.model_dump(mode="json")}, []
+
+
+# --- what the tools reach --------------------------------------------------------------------------------------
+
+
+def _looking(context: JobContext, goal: GoalSpec, records: Records) -> Looking:
+    def read_log(attempt_id: str, name: str) -> bytes:
+        return context.store.read_log(attempt_id, name, -WINDOW, WINDOW)
+
+    def related(words: str) -> Sequence[dict[str, Any]]:
+        return earlier_findings(context, words)
+
+    return Looking(goal, records, read_log, related)
+
+
+def earlier_findings(context: JobContext, words: str) -> list[dict[str, Any]]:
+    """What other campaigns of the workspace found, best match first."""
+    return []
+
+
+def _clients(context: JobContext, records: Records) -> AskClient:
+    def ask(kind: Literal["write_client", "repair"], subject: str) -> str:
+        name = subject if kind == "write_client" else _failed_attempt(records, subject)
+        job_id = f"{context.campaign.id}/{kind}/{name}"
+        payload = {"task": name} if kind == "write_client" else {"attempt": name}
+        context.store.ensure_job(job_id, context.campaign.id, kind, payload, context.clock.time())
+        return f"filed as {job_id}: it is checked, tried and reviewed before anything runs with it"
+
+    return ask
+
+
+def _failed_attempt(records: Records, run_name: str) -> str:
+    """The last attempt of a run that failed in its client's code."""
+    for run in records.runs:
+        if run_name not in (run.id, f"{records.blueprint(run.blueprint_id).name} seed {run.seed}"):
+            continue
+        last = run.attempts[-1] if run.attempts else None
+        if last is None or last.state != AttemptState.FAILED:
+            raise A3RError(f"the last attempt of {run_name!r} did not fail")
+        if last.failure not in REPAIRABLE:
+            raise A3RError(
+                f"{run_name!r} failed by {last.failure!r}, which no other code would mend"
+            )
+        return last.id
+    raise NotFound(f"there is no run {run_name!r}; `list_runs` names them")
