@@ -308,3 +308,15 @@ class AmendmentRow(Row):
     reason: str
     by: str
     at: float
+
+
+class FindingRow(Row):
+    """What a finished campaign established."""
+
+    id: str
+    campaign_id: str
+    text: str
+    subject: str
+    question: str
+    data: dict[str, Any]
+    at: float

@@ -16,6 +16,7 @@ from a3r.store.commands import CommandBook
 from a3r.store.engine import BUSY_TIMEOUT_S, Database
 from a3r.store.evidence import EvidenceBook
 from a3r.store.files import FileBook
+from a3r.store.findings import FindingBook
 from a3r.store.finishing import FinishBook
 from a3r.store.history import HistoryBook
 from a3r.store.jobs import JobBook
@@ -46,6 +47,7 @@ class Store(
     JobBook,
     LlmCallBook,
     AmendmentBook,
+    FindingBook,
 ):
     """Everything that a campaign leaves behind, under verb names; the methods are in the module of their noun.
 
