@@ -148,7 +148,9 @@ def _resumed(hub: Hub, row: CampaignRow) -> CampaignRow:
             f"Campaign {row.id!r} is {row.state.value}: that is final.",
             hint="Start the goal again with 'a3r campaign start'; the finished records stay as they are.",
         )
-    if row.state in HELD:
+    held = row.state in HELD
+    hub.store.requeue_jobs(row.id, failed=held)
+    if held:
         row = hub.store.set_campaign_state(row.id, CampaignState.RUNNING)
         hub.store.add_event(row.id, "person", "campaign_resumed", row.id, {}, hub.clock.time())
         hub.changed()

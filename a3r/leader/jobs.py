@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -68,6 +68,8 @@ class JobRunner:
     workspace: Workspace
     model: LanguageModel | None
     handlers: Mapping[str, Handler]
+    fallbacks: Sequence[LanguageModel] = ()
+    """Asked in order when ``model`` gives no reply."""
     _stranded: list[str] = field(default_factory=list[str])
 
     def recover(self) -> None:
@@ -108,7 +110,9 @@ class JobRunner:
 
         limits = Limits.of(budget, time_is_up)
         scope = job.id if job.round == 1 else f"{job.id}@{job.round}"
-        desk = Desk(self.store, self.model, campaign.id, limits, scope=scope)
+        desk = Desk(
+            self.store, self.model, campaign.id, limits, scope=scope, fallbacks=self.fallbacks
+        )
         return JobContext(self.store, self.clock, self.workspace, desk, job, campaign)
 
     def _do(self, job: JobRow) -> None:

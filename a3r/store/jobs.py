@@ -129,15 +129,15 @@ class JobBook(Book):
                 record.state, record.updated_at = JobState.QUEUED.value, self._clock.time()
             return len(records)
 
-    def requeue_jobs(self, campaign_id: str) -> int:
-        """A person lets the campaign go on: failed jobs are tried again, waiting ones at once. Returns how many.
+    def requeue_jobs(self, campaign_id: str, *, failed: bool = True) -> int:
+        """A person lets the campaign go on: waiting jobs are tried at once, failed ones (if ``failed``) again. Returns how many.
 
         A job that failed on its replies starts a new round, which buys new ones; one that failed for want of a key or of
         money replays those that it has.
         """
         at = self._clock.time()
         with self._db.write() as session:
-            states = [JobState.FAILED.value, JobState.WAITING.value]
+            states = [JobState.WAITING.value, *([JobState.FAILED.value] if failed else [])]
             found = session.exec(
                 select(JobTable).where(
                     JobTable.campaign_id == campaign_id, col(JobTable.state).in_(states)

@@ -56,16 +56,18 @@ class Limits:
                 hint="A larger budget.wall_clock_min in the goal of a new campaign gives it more time.",
                 limit="wall_clock",
             )
-        total = sum_of(p for p in spent.items() if synthesis or p[0] not in SYNTHESIS)
+        total = sum_of(spent.items())
+        ordinary = sum_of(pair for pair in spent.items() if pair[0] not in SYNTHESIS)
         for unit in ("usd", "tokens", "calls"):
             limit: float | None = getattr(self, unit)
             if limit is None:
                 continue
-            free = limit if synthesis else limit - self.kept(unit)
-            used, asked = getattr(total, unit), getattr(reserve, unit)
+            asked, left = getattr(reserve, unit), limit - getattr(total, unit)
+            if not synthesis:
+                left = min(left, limit - self.kept(unit) - getattr(ordinary, unit))
             # Money is a sum of many floats: a hair's breadth is no overrun.
-            if used + asked > free + 1e-9:
-                raise _spent(unit, asked, max(0.0, free - used), limit, self.kept(unit))
+            if asked > left + 1e-9:
+                raise _spent(unit, asked, max(0.0, left), limit, self.kept(unit))
 
     def kept(self, unit: str) -> float:
         """What of the limit is kept for the synthesis; 0 without a limit."""

@@ -42,8 +42,10 @@ class Desk:
         limits: Limits | None = None,
         *,
         scope: str = "",
+        fallbacks: Sequence[LanguageModel] = (),
     ) -> None:
         """``model`` None: journalled replies are still there, anything new is refused."""
+        self._fallbacks = tuple(fallbacks)
         self._journal, self._model = journal, model
         self._campaign_id, self._scope = campaign_id, scope
         self._limits = limits or Limits()
@@ -79,7 +81,13 @@ class Desk:
         """
         key = f"{self._scope}/{decision}" if self._scope else decision
         exchange = Exchange(
-            self._journal, self._model, self._campaign_id, key, purpose, self._limits
+            self._journal,
+            self._model,
+            self._campaign_id,
+            key,
+            purpose,
+            self._limits,
+            self._fallbacks,
         )
         self._exchanges.append(exchange)
         question = _Question(exchange, TypeAdapter(answer), answer is str, tools, max_tokens)

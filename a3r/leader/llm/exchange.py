@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from a3r.core.errors import A3RError, JobFailed, ModelRefused
+from a3r.core.errors import A3RError, BudgetSpent, JobFailed, ModelRefused, ModelUnavailable
 from a3r.core.hashing import content_hash
 from a3r.core.llm import LanguageModel, ModelReply, ModelRequest, Spent
 from a3r.core.types import CallState
@@ -57,9 +58,14 @@ class Exchange:
         decision: str,
         purpose: str,
         limits: Limits,
+        fallbacks: Sequence[LanguageModel] = (),
     ) -> None:
-        """A call that a crash left without word is settled at its full reserve here."""
-        self._journal, self._model, self._limits = journal, model, limits
+        """A call that a crash left without word is settled at its full reserve here.
+
+        ``fallbacks`` are asked in order when ``model`` gives no reply; each such call is admitted and written down as well.
+        """
+        self._journal, self._limits = journal, limits
+        self._models = (() if model is None else (model,)) + tuple(fallbacks)
         self._campaign_id, self._decision, self._purpose = campaign_id, decision, purpose
         calls = journal.calls_of(decision)
         if any(call.state is CallState.RESERVED for call in calls):
@@ -85,12 +91,22 @@ class Exchange:
         """
         if self._replies:
             return self._replayed(self._replies.pop(0), request)
-        if self._model is None:
+        if not self._models:
             raise ModelRefused(
                 "no language model is set",
                 hint="Set A3R_LLM=provider/model (and the provider's key), then 'a3r daemon stop' and resume the campaign.",
             )
-        return self._buy(self._model, request)
+        faults: list[ModelUnavailable | ModelRefused] = []
+        for model in self._models:
+            try:
+                return self._buy(model, request)
+            except (ModelUnavailable, ModelRefused) as error:
+                faults.append(error)
+            except BudgetSpent:
+                # A dearer fallback, or one without a price: what the models before it said is the better reason.
+                if not faults:
+                    raise
+        raise _gravest(faults)
 
     def _replayed(self, call: LlmCallRow, request: ModelRequest) -> ModelReply:
         if call.request_hash != content_hash(request.model_dump(mode="json")):
@@ -125,6 +141,16 @@ class Exchange:
         self._journal.settle_call(call.id, reply, cost_of(model, reply))
         self.bought += 1
         return reply
+
+
+def _gravest(
+    faults: Sequence[ModelUnavailable | ModelRefused],
+) -> ModelUnavailable | ModelRefused:
+    """What to tell when no model replied: as long as one may reply later, that one, and the shortest wait."""
+    later = [fault for fault in faults if isinstance(fault, ModelUnavailable)]
+    if not later:
+        return faults[0]
+    return min(later, key=lambda fault: float(fault.details.get("retry_after_s") or 0.0))
 
 
 def cost_of(model: LanguageModel, reply: ModelReply) -> float | None:

@@ -313,3 +313,14 @@ def test_errors_of_jobs_survive_a_pickle() -> None:
     for error in (JobFailed("m", hint="h", job="j"), ModelUnavailable("m", retry_after_s=1.0)):
         again = pickle.loads(pickle.dumps(error))
         assert (str(again), again.details) == (str(error), error.details)
+
+
+def test_a_resume_of_a_running_campaign_only_hurries_what_waits(shop: Shop) -> None:
+    failed, waiting = shop.file("1"), shop.file("2", kind="interpret")
+    runner = shop.runner(lambda _: Answer(status=503, error="down"))
+    runner.handlers = {"plan": _raise(ZeroDivisionError()), "interpret": _two_words}
+    runner.run_all()
+    assert shop.store.requeue_jobs(shop.campaign, failed=False) == 1
+    assert shop.store.job(failed).state is JobState.FAILED
+    assert shop.store.job(waiting).not_before == 0.0
+    assert runner.run_one()

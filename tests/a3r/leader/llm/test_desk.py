@@ -167,3 +167,46 @@ def test_an_outage_leaves_the_earlier_replies_for_the_next_try(office: Any) -> N
     assert len(later.asked) == 1
     assert office.states() == ["settled", "failed", "settled"]
     assert office.spent().calls == 2, "a refused call costs nothing"
+
+
+def _chain(office: Any, *models: ScriptedModel) -> Desk:
+    first, *rest = models
+    return Desk(office.store, first, office.campaign_id, scope="job", fallbacks=rest)
+
+
+@pytest.mark.parametrize("status", [401, 429, 503])
+def test_a_fallback_is_asked_when_the_first_gives_no_reply(office: Any, status: int) -> None:
+    down = ScriptedModel(lambda _: Answer(status=status), name="first/model")
+    assert (
+        office.ask(_chain(office, down, ScriptedModel([said(GO)], name="second/model"))).runs == 4
+    )
+    calls = office.store.llm_calls(office.campaign_id)
+    assert [(call.model, call.state.value) for call in calls] == [
+        ("first/model", "failed"),
+        ("second/model", "settled"),
+    ]
+    assert office.ask(_chain(office, down, ScriptedModel([]))).runs == 4
+    assert len(down.asked) == 1, "a replay asks nobody"
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        ([Answer(status=401), Answer(status=503)], ModelUnavailable),
+        ([Answer(status=429, retry_after_s=60.0), Answer(status=503)], ModelUnavailable),
+        ([Answer(status=401), Answer(status=404)], ModelRefused),
+    ],
+)
+def test_when_nobody_replies_waiting_goes_before_giving_up(
+    office: Any, answers: list[Answer], error: type[Exception]
+) -> None:
+    models = [ScriptedModel([answer]) for answer in answers]
+    with pytest.raises(error) as caught:
+        office.ask(_chain(office, *models))
+    assert "60" not in str(caught.value)
+
+
+def test_a_fallback_without_a_price_is_not_asked(office: Any) -> None:
+    cheap = ScriptedModel([Answer(status=503, error="down")])
+    with pytest.raises(ModelUnavailable, match="down"):
+        office.ask(_chain(office, cheap, ScriptedModel([said(GO)], price=None)))
