@@ -6,6 +6,8 @@ from pathlib import Path
 
 from a3r.core.errors import VerificationFailed
 from a3r.core.types import CampaignState
+from a3r.leader.findings import file_findings
+from a3r.leader.llm_planner.interpreting import interpreted
 from a3r.leader.tick import Tick
 from a3r.report.verify import verify
 from a3r.report.write import write_report
@@ -14,15 +16,20 @@ REPORTS = "reports"
 
 
 def conclude(tick: Tick) -> bool:
-    """Write ``reports/<campaign id>/`` unless a verified one is there (written before a crash), then finish.
+    """Write ``reports/<campaign id>/`` unless a verified one is there (written before a crash), file findings, then finish.
+
+    With a language model its interpretation is waited for first, within bounds; False while it is. A report always appears.
 
     Raises:
         VerificationFailed: the report does not follow from its own records.
     """
-    folder = _written_before(tick)
+    if not interpreted(tick):
+        return False
+    folder, records = _written_before(tick), tick.records()
     if folder is None:
-        folder = write_report(tick.records(), tick.workspace.project / REPORTS / tick.id)
+        folder = write_report(records, tick.workspace.project / REPORTS / tick.id)
         _check(tick, folder)
+    file_findings(tick, records, f"{REPORTS}/{folder.name}")
     stopped = any(d.what == "conclude: stopped" for d in tick.store.decisions(tick.id))
     tick.store.set_campaign_state(
         tick.id,
