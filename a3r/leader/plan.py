@@ -47,7 +47,14 @@ class Attainable(Section):
     sd: float | None
     """Between seeds, pooled over the cells seen so far; None: nothing known yet."""
     smallest_gain: float | None
-    """Smallest mean gain above ``min_effect`` that can be confirmed at that spread; None: unknown, or nothing is confirmed."""
+    """Smallest mean gain above ``min_effect`` (of comparisons: smallest difference) that can be confirmed at that spread; None:
+    unknown, or nothing is confirmed."""
+    power: float | None = None
+    """Chance to show the smallest effect that matters, 0 to 1; None: unknown, or nothing is confirmed."""
+    seeds_needed: int | None = None
+    """A cell, to show it in 80 of 100 campaigns; None: unknown, or more than could be paid for."""
+    note: str = ""
+    """The same in words."""
 
 
 class StagePlan(Section):
@@ -78,15 +85,25 @@ class Verdict(Section):
 
     condition: Scalar | None
     status: Status
-    level: float | None
-    """The claimed minimum; None when no level says yes."""
+    level: Scalar | None
+    """The claimed minimum, the leading level, the baseline; None when there is none."""
     text: str
 
 
 EndReason = Literal[
-    "answered", "exhausted", "max_stages", "max_runs", "wall_clock", "stopped", "no_data"
+    "answered",
+    "exhausted",
+    "max_stages",
+    "max_runs",
+    "wall_clock",
+    "gpu_hours",
+    "llm_budget",
+    "planner",
+    "stopped",
+    "no_data",
 ]
-"""answered: every condition is settled. exhausted: nothing more can be tried, and some condition stays open."""
+"""answered: every condition is settled. exhausted: nothing more can be tried, and some condition stays open. planner: the planner
+wished to end here although something stays open."""
 
 
 class Conclusion(Section):

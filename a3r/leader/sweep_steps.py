@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from a3r.leader.contrast_evidence import contrast_evidence
 from a3r.leader.factors import Scalar
 from a3r.leader.goal import GoalSpec
 from a3r.leader.plan import DesignRow
+from a3r.report.analysis import Analysis
 from a3r.report.numbers import interval, level_text, scalar_text
 from a3r.report.records import Records
 from a3r.report.results import ConditionAnalysis, MinimumAnalysis, Status
@@ -135,8 +137,10 @@ def bracket_text(found: ConditionAnalysis) -> str:
 UNKNOWN = "none"
 
 
-def evidence_of(analysis: MinimumAnalysis) -> dict[str, object]:
+def evidence_of(analysis: Analysis) -> dict[str, object]:
     """The cell means and counts that a decision rests on, as JSON."""
+    if not isinstance(analysis, MinimumAnalysis):
+        return contrast_evidence(analysis)
     return {
         "cells": [
             {
@@ -176,7 +180,7 @@ def cells_text(goal: GoalSpec, analysis: MinimumAnalysis) -> str:
     lines: list[str] = []
     for found in analysis.conditions:
         cells = ", ".join(
-            f"{level_text(c.level)}: {interval(c.all_seeds)}" for c in found.cells if c.all_seeds
+            f"{level_text(c.number)}: {interval(c.all_seeds)}" for c in found.cells if c.all_seeds
         )
         where = condition_text(goal, found.condition).strip() or "all"
         lines.append(f"{where}: {cells or 'no result'}")
