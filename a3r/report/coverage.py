@@ -14,11 +14,12 @@ from a3r.report.records import Records
 State: TypeAlias = Literal[
     "answered", "answered in part", "not answered", "kept", "not kept", "not checked"
 ]
-PRIMARY = frozenset({"minimum", "best", "comparison", "interaction", "shift", "equivalence"})
+PRIMARY = frozenset({"minimum", "best", "comparison", "interaction", "shift"})
 """Kinds of claims that answer a question of the goal; the others are their evidence."""
 _STATES: dict[str, State] = {
     "confirmed": "answered",
     "shown": "answered",
+    "tied": "answered",
     "equivalent": "answered",
     "censored_low": "answered in part",
     "censored_high": "answered in part",
@@ -60,7 +61,8 @@ def _questions(claims: Sequence[Claim]) -> list[Covered]:
 
 
 def _asked(claim: Claim) -> str:
-    return claim.subject if claim.kind == "shift" else f"{claim.kind}: {claim.subject}"
+    named = claim.kind == "shift" or claim.subject.startswith(claim.kind)
+    return claim.subject if named else f"{claim.kind}: {claim.subject}"
 
 
 def _settings(records: Records, spec: dict[str, Any]) -> list[Covered]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from a3r.report.figures import CURVES, GAIN, HEAT, TIMELINE
+from a3r.report.figures import CURVES, EFFECTS, GAIN, HEAT, TIMELINE
 from a3r.report.numbers import scalar_text, signed
 
 COLOURS = ("#1b6ca8", "#c8553d", "#2e8b57", "#7d5ba6", "#8a6d1b", "#555555")
@@ -56,10 +56,11 @@ def _draw_gain(figure: Any, data: dict[str, Any]) -> None:
             if point["level"] in positions:
                 _draw_point(axes, positions[point["level"]] + shift, point, colour)
         axes.plot([], [], "o", color=colour, label=series["label"] or None)
-    axes.axhline(data["min_gain"], color=GREY, ls="--", lw=1, zorder=1)
+    if data["min_gain"] is not None:
+        axes.axhline(data["min_gain"], color=GREY, ls="--", lw=1, zorder=1)
     axes.set_xticks(range(len(positions)), [scalar_text(x) for x in data["levels"]])
     axes.set_xlabel(data["x"])
-    axes.set_ylabel("held-out gain")
+    axes.set_ylabel(data["y"])
     if any(series["label"] for series in data["series"]):
         axes.legend(frameon=False)
 
@@ -72,6 +73,28 @@ def _draw_point(axes: Any, x: float, point: dict[str, Any], colour: str) -> None
     if fresh and fresh["low"] is not None:
         axes.plot([x, x], [fresh["low"], fresh["high"]], "-", color=colour, zorder=3)
         axes.plot([x], [fresh["mean"]], "o", color=colour, ms=5, zorder=4)
+
+
+def _draw_effects(figure: Any, data: dict[str, Any]) -> None:
+    rows: list[dict[str, Any]] = data["rows"]
+    figure.set_size_inches(6.4, 1.2 + 0.3 * max(1, len(rows)))
+    axes = figure.subplots()
+    margin = data["smallest_effect"]
+    if margin is not None:
+        axes.axvspan(-margin, margin, color=GREY, alpha=0.2, lw=0)
+    axes.axvline(0, color=GREY, lw=1)
+    for place, row in enumerate(rows):
+        found = row["difference"]
+        if found is None:
+            continue
+        if found["low"] is not None:
+            axes.plot([found["low"], found["high"]], [place, place], "-", color=COLOURS[0])
+        shown = row["verdict"] in ("higher", "lower", "equivalent")
+        fill = COLOURS[0] if shown else "white"
+        axes.plot([found["mean"]], [place], "o", mfc=fill, mec=COLOURS[0], ms=6)
+    axes.set_yticks(range(len(rows)), [row["label"] for row in rows], fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel(f"difference between levels of {data['factor']}")
 
 
 def _draw_heat(figure: Any, data: dict[str, Any]) -> None:
@@ -101,7 +124,7 @@ def _draw_heat(figure: Any, data: dict[str, Any]) -> None:
     axes.set_yticks(range(len(conditions)), [scalar_text(x) for x in conditions])
     axes.set_xlabel(data["x"])
     axes.set_ylabel(data["y"])
-    figure.colorbar(image, ax=axes, label="held-out gain")
+    figure.colorbar(image, ax=axes, label=data["measured"])
 
 
 def _draw_curves(figure: Any, data: dict[str, Any]) -> None:
@@ -161,6 +184,7 @@ def _draw_timeline(figure: Any, data: dict[str, Any]) -> None:
 
 _DRAWERS: dict[Any, Draw] = {
     GAIN: _draw_gain,
+    EFFECTS: _draw_effects,
     HEAT: _draw_heat,
     CURVES: _draw_curves,
     TIMELINE: _draw_timeline,

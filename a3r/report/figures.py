@@ -6,11 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from a3r.report.analysis import Analysis
+from a3r.report.contrast_results import ConditionContrasts, ContrastAnalysis
 from a3r.report.numbers import scalar_text
 from a3r.report.records import Records, Scalar
-from a3r.report.results import ConditionAnalysis, MinimumAnalysis
+from a3r.report.results import Cell, ConditionAnalysis
 from a3r.report.timeline import timeline
 from a3r.stats.intervals import mean_interval
+
+GAIN_WORDS, FINAL_WORDS = "held-out gain", "final held-out reward"
+SHOWN = 4
+"""Learning curves a condition, at most."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +41,22 @@ class Figure:
 GAIN = Figure(
     "gain-by-level",
     "Gain by level",
-    "Mean held-out gain over version 0 by level. Filled: fresh seeds with their t interval; hollow: all seeds, exploratory. The dashed line is the gain that counts as training.",
+    "Mean held-out gain over version 0 (or the final value, as the axis says) by level. Filled: fresh seeds with their t interval; hollow: all seeds, exploratory. A dashed line is the gain that counts as training.",
 )
 HEAT = Figure(
     "gain-by-both-factors",
     "Gain by both factors",
-    "Mean held-out gain over all admissible seeds, exploratory, with the number of seeds. A thick frame: the cell trains on fresh seeds. Empty: no result.",
+    "Mean over all admissible seeds, exploratory, with the number of seeds. A thick frame: the cell is shown to train on fresh seeds. Empty: no result.",
+)
+EFFECTS = Figure(
+    "effects",
+    "Differences between cells",
+    "Each comparison on fresh seeds, paired by seed: mean difference with its t interval. Filled: shown to differ or to be equivalent after correction; hollow: neither. The grey band: differences that are too small to matter, where the goal names a size.",
 )
 CURVES = Figure(
     "learning-curves",
     "Learning curves",
-    "Training reward by step at the claimed minimum and the level below it: one thin line a run, their mean with its t interval over seeds as a band. Training reward shows the course of a run; no claim uses it.",
+    "Training reward by step at the levels that the answer is about: one thin line a run, their mean with its t interval over seeds as a band. Training reward shows the course of a run; no claim uses it.",
 )
 TIMELINE = Figure(
     "timeline",
@@ -54,16 +65,19 @@ TIMELINE = Figure(
 )
 
 
-def figures(analysis: MinimumAnalysis) -> tuple[Figure, ...]:
-    """The figures of this study in order; the heat map only where two factors were varied."""
+def figures(analysis: Analysis) -> tuple[Figure, ...]:
+    """The figures of this study in order; the heat map only where two factors were varied, effects where cells are compared."""
     two = analysis.across is not None and len(analysis.conditions) > 1
-    return (GAIN, HEAT, CURVES, TIMELINE) if two else (GAIN, CURVES, TIMELINE)
+    compares = isinstance(analysis, ContrastAnalysis)
+    wanted = {GAIN: True, EFFECTS: compares, HEAT: two, CURVES: True, TIMELINE: True}
+    return tuple(figure for figure, there in wanted.items() if there)
 
 
-def figure_data(records: Records, analysis: MinimumAnalysis) -> dict[str, Any]:
+def figure_data(records: Records, analysis: Analysis) -> dict[str, Any]:
     """Path of the data file -> its JSON."""
     makers: dict[Figure, Callable[[], Any]] = {
         GAIN: lambda: _gain_data(analysis),
+        EFFECTS: lambda: _effect_data(analysis),
         HEAT: lambda: _heat_data(analysis),
         CURVES: lambda: _curve_data(records, analysis),
         TIMELINE: lambda: timeline(records),
@@ -71,11 +85,18 @@ def figure_data(records: Records, analysis: MinimumAnalysis) -> dict[str, Any]:
     return {f.data: makers[f]() for f in figures(analysis)}
 
 
-def _gain_data(analysis: MinimumAnalysis) -> dict[str, Any]:
+def measured(analysis: Analysis) -> str:
+    """What one run contributes, in words."""
+    final = isinstance(analysis, ContrastAnalysis) and analysis.measure == "final"
+    return FINAL_WORDS if final else GAIN_WORDS
+
+
+def _gain_data(analysis: Analysis) -> dict[str, Any]:
     return {
         "x": analysis.factor,
+        "y": measured(analysis),
         "levels": list(analysis.levels),
-        "min_gain": analysis.min_gain,
+        "min_gain": None if isinstance(analysis, ContrastAnalysis) else analysis.min_gain,
         "confidence": analysis.confidence,
         "series": [
             {
@@ -94,13 +115,41 @@ def _gain_data(analysis: MinimumAnalysis) -> dict[str, Any]:
     }
 
 
-def _heat_data(analysis: MinimumAnalysis) -> dict[str, Any]:
+def _effect_data(analysis: Analysis) -> dict[str, Any]:
+    if not isinstance(analysis, ContrastAnalysis):
+        return {}
+    rows = [
+        {
+            "label": f"{_label(analysis, found)} {c.level} - {c.against}".strip(),
+            "difference": c.difference.model_dump(mode="json") if c.difference else None,
+            "verdict": str(c.verdict),
+        }
+        for found in analysis.conditions
+        for c in found.contrasts
+    ]
+    rows += [
+        {
+            "label": f"({c.level} - {c.against}): {c.condition} - {c.other}",
+            "difference": c.difference.model_dump(mode="json") if c.difference else None,
+            "verdict": str(c.verdict),
+        }
+        for c in analysis.interactions
+    ]
+    return {
+        "factor": analysis.factor,
+        "smallest_effect": analysis.smallest_effect,
+        "confidence": analysis.confidence,
+        "rows": rows,
+    }
+
+
+def _heat_data(analysis: Analysis) -> dict[str, Any]:
     return {
         "x": analysis.factor,
         "y": analysis.across,
         "levels": list(analysis.levels),
         "conditions": [found.condition for found in analysis.conditions],
-        "min_gain": analysis.min_gain,
+        "measured": measured(analysis),
         "cells": [
             {
                 "level": c.level,
@@ -115,11 +164,11 @@ def _heat_data(analysis: MinimumAnalysis) -> dict[str, Any]:
     }
 
 
-def _curve_data(records: Records, analysis: MinimumAnalysis) -> dict[str, Any]:
+def _curve_data(records: Records, analysis: Analysis) -> dict[str, Any]:
     panels: list[dict[str, Any]] = []
     for found in analysis.conditions:
         for level in _shown_levels(found):
-            cell = found.cell(level)
+            cell = _cell(found, level)
             runs = [_curve(records, g.run_id, g.seed) for g in (cell.gains if cell else ())]
             title = f"{_label(analysis, found)} {analysis.factor} {scalar_text(level)}".strip()
             band = _band(runs, analysis.confidence)
@@ -153,13 +202,25 @@ def _band(runs: list[dict[str, Any]], confidence: float) -> list[dict[str, Any]]
     return out
 
 
-def _shown_levels(found: ConditionAnalysis) -> list[Scalar]:
-    """Level below and claimed minimum; without a claim the highest level tested."""
+def _shown_levels(found: ConditionAnalysis | ConditionContrasts) -> list[Scalar]:
+    """Of a minimum: the level below and the claimed one, else the highest tested. Of a comparison: leader or baseline, then others."""
+    tested = [c.level for c in found.cells if c.gains]
+    if isinstance(found, ConditionContrasts):
+        others = [x for x in tested if x != found.leader and _is_fresh(found, x)]
+        return [x for x in (found.leader, *others) if x in tested][:SHOWN]
     if found.claimed is None:
-        tested = [c.level for c in found.cells if c.gains]
         return tested[-1:]
     return [x for x in (found.below, found.claimed) if x is not None]
 
 
-def _label(analysis: MinimumAnalysis, found: ConditionAnalysis) -> str:
+def _cell(found: ConditionAnalysis | ConditionContrasts, level: Scalar) -> Cell | None:
+    return next((c for c in found.cells if c.level == level), None)
+
+
+def _is_fresh(found: ConditionContrasts, level: Scalar) -> bool:
+    cell = _cell(found, level)
+    return cell is not None and cell.fresh_planned > 0
+
+
+def _label(analysis: Analysis, found: ConditionAnalysis | ConditionContrasts) -> str:
     return f"{analysis.across} {scalar_text(found.condition)}" if analysis.across else ""

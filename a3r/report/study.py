@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from a3r.report.analysis import minimum
+from a3r.report.analysis import Analysis, analyse
 from a3r.report.claims import Claim, compute_claims
 from a3r.report.gains import RunGain, run_gains
 from a3r.report.question import Question, question_of
 from a3r.report.records import Records, RunRecord
 from a3r.report.referee import RefereeVerdict, referee
-from a3r.report.results import MinimumAnalysis
 from a3r.report.synthesis import Synthesis, synthesis_of
 
 
@@ -32,9 +31,9 @@ class Study:
         return run_gains(self.records, self.question)
 
     @cached_property
-    def analysis(self) -> MinimumAnalysis:
+    def analysis(self) -> Analysis:
         """The answer as values."""
-        return minimum(self.records)
+        return analyse(self.records)
 
     @cached_property
     def claims(self) -> list[Claim]:

@@ -37,7 +37,7 @@ class SyntheticCell:
     """One blueprint of a stage: ``gain`` is the true mean gain, ``outcomes`` overrides the outcome by seed."""
 
     condition: Scalar
-    level: float
+    level: Scalar
     gain: float
     seeds: tuple[int, ...]
     outcomes: dict[int, str] = field(default_factory=dict[int, str])
@@ -53,9 +53,15 @@ class SyntheticStage:
 
 
 def synthetic_goal(
-    levels: Sequence[float] = (1, 2, 4, 8), conditions: Sequence[Scalar] = (10, 16), items: int = 40
+    levels: Sequence[Scalar] = (1, 2, 4, 8),
+    conditions: Sequence[Scalar] = (10, 16),
+    items: int = 40,
+    **question: Any,
 ) -> dict[str, Any]:
-    """A goal spec in the shape of ``a3r.leader.goal.GoalSpec``; one condition None asks without ``across``."""
+    """A goal spec in the shape of ``a3r.leader.goal.GoalSpec``; one condition None asks without ``across``.
+
+    ``question``: other keys of it, such as ``kind``; default a minimum.
+    """
     compared = list(conditions) != [None]
     factors: dict[str, Any] = {"train_batch_size": {"levels": list(levels)}}
     if compared:
@@ -66,6 +72,7 @@ def synthetic_goal(
             "kind": "minimum",
             "factor": "train_batch_size",
             "across": "max_response_tokens" if compared else None,
+            **question,
         },
         "task": "calculator",
         "model": "builtin:tiny-calc",
@@ -130,6 +137,10 @@ def synthetic_records(
     )
 
 
+def _text(level: Scalar) -> str:
+    return f"{level:g}" if isinstance(level, int | float) else str(level)
+
+
 class _Builder:
     def __init__(self, spec: dict[str, Any], stop_at_step: int, spread: float) -> None:
         self.spec, self.stop_at_step, self.spread = spec, stop_at_step, spread
@@ -178,14 +189,14 @@ class _Builder:
             factors["max_response_tokens"] = cell.condition
         items = self.spec["metric"]["items"]
         document: dict[str, Any] = {
-            "name": f"s{ordinal}-b{cell.level:g}-c{cell.condition}",
+            "name": f"s{ordinal}-b{_text(cell.level)}-c{cell.condition}",
             "factors": factors,
             "seeds": list(cell.seeds),
             "servers": [{"name": "policy", "train": {"stop_at_step": self.stop_at_step}}],
             "evaluator": {"items": items, "item_set_hash": "items-hash", "source_hash": "scorer"},
         }
         blueprint = BlueprintRecord(
-            id=f"bp-{ordinal}-{cell.level:g}-{cell.condition}",
+            id=f"bp-{ordinal}-{_text(cell.level)}-{cell.condition}",
             stage_id=stage_id,
             name=document["name"],
             version=1,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from a3r.report.blocks import Block, Bullets, Cut, Heading, Image, Paragraph, Table
+from a3r.report.contrast_results import ContrastAnalysis, Judged
 from a3r.report.coverage import PRIMARY
 from a3r.report.figures import figures
 from a3r.report.gains import RunGain
 from a3r.report.numbers import interval, p_value, percent, scalar_text, signed
-from a3r.report.results import Cell, Verdict
+from a3r.report.records import Scalar
+from a3r.report.results import Cell, MinimumAnalysis, Verdict
 from a3r.report.sections.answer import told
 from a3r.report.study import Study
 from a3r.report.synthesis import in_order
@@ -54,7 +56,7 @@ def _reused(study: Study) -> Table:
 
 
 def results(study: Study) -> list[Block]:
-    """Cells with n and intervals, figures, and each claim about a cell."""
+    """Cells with n and intervals, comparisons, figures, and each claim that is evidence for the answer."""
     details = [c for c in study.claims if c.kind not in PRIMARY and c.kind != "denominators"]
     out: list[Block] = [
         Heading(2, "Results"),
@@ -63,8 +65,9 @@ def results(study: Study) -> list[Block]:
             f"Brackets are {percent(study.analysis.confidence)} t intervals over seeds. Means over all seeds are exploratory: "
             "they chose where to look and are not corrected."
         ),
+        *comparisons(study),
         *(Image(f.svg, f.data, f.title, f.caption) for f in figures(study.analysis)),
-        Heading(3, "Each replicated cell"),
+        Heading(3, "Evidence, claim by claim"),
     ]
     if not details:
         return [*out, Paragraph("No cell was replicated with fresh seeds.")]
@@ -72,36 +75,89 @@ def results(study: Study) -> list[Block]:
 
 
 def cells(study: Study) -> Table:
-    """One row a cell with planned runs."""
-    analysis = study.analysis
-    least = signed(analysis.min_gain)
+    """One row a cell with planned runs; a minimum judges each cell alone, other questions compare them."""
+    analysis, least = study.analysis, signed(study.analysis.min_gain)
+    what = "gain" if study.question.measure == "gain" else "final reward"
+    judges = isinstance(analysis, MinimumAnalysis)
+    tests = (f"adjusted p (above {least})", f"adjusted p (below {least})", "verdict")
     return Table(
         (
             study.question.across or "condition",
             analysis.factor,
             "results / planned",
-            "mean gain, all seeds",
+            f"mean {what}, all seeds",
             "fresh results / planned",
-            "mean gain, fresh seeds",
-            f"adjusted p (above {least})",
-            f"adjusted p (below {least})",
-            "verdict",
+            f"mean {what}, fresh seeds",
+            *(tests if judges else ()),
         ),
-        tuple(_row(c) for a in analysis.conditions for c in a.cells),
+        tuple(_row(c, judges=judges) for a in analysis.conditions for c in a.cells),
     )
 
 
-def _row(cell: Cell) -> tuple[str | Cut, ...]:
+def _row(cell: Cell, *, judges: bool) -> tuple[str | Cut, ...]:
+    tests = (p_value(cell.p_adjusted), p_value(cell.p_not_adjusted), verdict_text(cell))
     return (
-        "all" if cell.condition is None else Cut(scalar_text(cell.condition)),
+        _at(cell.condition),
         Cut(scalar_text(cell.level)),
         f"{len(cell.gains)} / {cell.planned}",
         interval(cell.all_seeds),
         f"{cell.fresh.n if cell.fresh else 0} / {cell.fresh_planned}",
         interval(cell.fresh),
-        p_value(cell.p_adjusted),
-        p_value(cell.p_not_adjusted),
-        verdict_text(cell),
+        *(tests if judges else ()),
+    )
+
+
+def comparisons(study: Study) -> list[Block]:
+    """Every difference between levels, and every difference of differences, that the campaign planned to test."""
+    analysis = study.analysis
+    if not isinstance(analysis, ContrastAnalysis):
+        return []
+    rows = [
+        (
+            _at(c.condition),
+            Cut(f"{scalar_text(c.level)} minus {scalar_text(c.against)}"),
+            *_tests(c),
+        )
+        for found in analysis.conditions
+        for c in found.contrasts
+    ]
+    rows += [
+        (
+            Cut(f"{scalar_text(c.condition)} minus {scalar_text(c.other)}"),
+            Cut(f"of {scalar_text(c.level)} minus {scalar_text(c.against)}"),
+            *_tests(c),
+        )
+        for c in analysis.interactions
+        if c.planned
+    ]
+    if not rows:
+        return []
+    header = (
+        study.question.across or "condition",
+        analysis.factor,
+        "pairs / planned",
+        "difference",
+        "adjusted p (higher)",
+        "adjusted p (lower)",
+        "adjusted p (equivalent)",
+        "verdict",
+    )
+    caption = "Differences on fresh seeds, paired by seed, in one family:"
+    return [Table(header, tuple(rows), caption=caption)]
+
+
+def _at(condition: Scalar) -> str | Cut:
+    return "all" if condition is None else Cut(scalar_text(condition))
+
+
+def _tests(found: Judged) -> tuple[str, ...]:
+    return (
+        f"{len(found.seeds)} / {found.planned}",
+        interval(found.difference),
+        p_value(found.p_higher_adjusted),
+        p_value(found.p_lower_adjusted),
+        p_value(found.p_equivalent_adjusted),
+        str(found.verdict),
     )
 
 

@@ -39,7 +39,7 @@ def test_order_moves_claims_and_removes_none(records: Records):
     assert answers(told(records, order=[])) == plain
     ordered = render(told(records, order=["c9"]))
     assert all(f"({claim.id})" in ordered for claim in claims_of(records))
-    details = ordered[ordered.index("### Each replicated cell") :]
+    details = ordered[ordered.index("### Evidence, claim by claim") :]
     assert details.index("(c9)") < details.index("(c4)")
 
 
