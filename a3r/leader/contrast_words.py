@@ -137,7 +137,7 @@ def _crossed(goal: GoalSpec, analysis: ContrastAnalysis) -> Words:
     found = max(looks, key=lambda f: abs(f.first_look or 0.0), default=None)
     prediction = f"The effect of {factor} differs between levels of {across}."
     if found is not None:
-        word = "larger" if (found.first_look or 0.0) > 0 else "smaller"
+        word = "higher" if (found.first_look or 0.0) > 0 else "lower"
         prediction = (
             f"What {factor} {scalar_text(found.level)} changes against {scalar_text(found.against)} is {word} at {across} "
             f"{scalar_text(found.condition)} than at {scalar_text(found.other)} (first look: {signed(found.first_look)})."

@@ -66,7 +66,7 @@ def in_words(note: DesignNote) -> str:
             f"How much seeds differ is not known yet, so the chance to show {what} with {note.n} seeds and "
             f"{note.family} tests is not known either."
         )
-    text = f"{what[:1].upper()}{what[1:]} is shown with a chance of about {note.power:.0%}"
+    text = f"{what[:1].upper()}{what[1:]} is shown with a chance of {_chance(note.power)}"
     if note.seeds_needed is None:
         text += "; not resolvable with any number of seeds that could be paid for"
     elif note.seeds_needed > note.n:
@@ -75,6 +75,12 @@ def in_words(note: DesignNote) -> str:
     if not note.resolvable:
         text += " Smaller effects will most likely stay open: not resolvable with these seeds."
     return text
+
+
+def _chance(power: float) -> str:
+    if power > 0.99:
+        return "over 99 %"
+    return "under 1 %" if power < 0.01 else f"about {100 * power:.0f} %"
 
 
 def pooled_sd(analysis: Analysis) -> float | None:

@@ -144,7 +144,7 @@ def conclusion(goal: GoalSpec, analysis: ContrastAnalysis, reason: EndReason) ->
             for found in analysis.conditions
         )
     opening = END_TEXTS[reason]
-    if reason == "answered" and goal.question.across is None:
+    if reason == "answered" and (goal.question.across is None or analysis.kind == "interaction"):
         opening = "The question is settled."
     return Conclusion(
         reason=reason,

@@ -71,7 +71,9 @@ def analyse_contrasts(cells: Sequence[Cell], question: Question) -> ContrastAnal
 
 def _contrasts(cells: Sequence[Cell], question: Question) -> list[Contrast]:
     if question.kind == "best":
-        fresh = [c for c in cells if c.fresh_planned]
+        leader = leader_of([c for c in cells if c.gains])
+        # The leader comes first, so that its differences read as what it is ahead by.
+        fresh = sorted((c for c in cells if c.fresh_planned), key=lambda c: c is not leader)
         return [contrast(a, b, question) for a, b in combinations(fresh, 2)]
     baseline = next((c for c in cells if c.level == question.baseline), None)
     if baseline is None:
@@ -160,8 +162,11 @@ def _best_status(
     name = f"level {scalar_text(leader.level)}"
     if len(cells) < 2:
         return Status.UNRESOLVED, f"only {name} has a result: there is nothing to compare it with"
-    against = {c.against if c.level == leader.level else c.level: _seen_from(c, leader.level) for c in contrasts
-               if leader.level in (c.level, c.against)}  # fmt: skip
+    against = {
+        (c.against if c.level == leader.level else c.level): _seen_from(c, leader.level)
+        for c in contrasts
+        if leader.level in (c.level, c.against)
+    }
     if not leader.replicated or not against:
         return (
             Status.UNRESOLVED,
@@ -213,8 +218,13 @@ def _comparison_status(
         return Status.UNRESOLVED, f"{_levels(missing)} and {name} share fewer than two fresh seeds"
     open_ = [c.level for c in tried if c.verdict is Shown.NOT_SHOWN]
     if open_:
-        return Status.NOT_CONFIRMED, f"{_levels(open_)} is not shown to differ from {name}"
-    return Status.CONFIRMED, f"{_levels([c.level for c in tried])} against {name} is settled"
+        return (
+            Status.NOT_CONFIRMED,
+            f"neither a difference nor equivalence of {_levels(open_)} and {name} is shown",
+        )
+    return Status.CONFIRMED, (
+        f"{_levels([c.level for c in tried])}: each is shown to differ from {name} or to be equivalent to it"
+    )
 
 
 def _interaction_status(found: Sequence[Interaction], question: Question) -> tuple[Status, str]:

@@ -119,10 +119,9 @@ def _against(found: ConditionContrasts) -> dict[Scalar, Shown]:
 def _difference(found: Contrast, at: ConditionContrasts, question: Question) -> Claim:
     asked = question.kind == "comparison"
     factor = question.factor
-    pair = f"{factor} {scalar_text(found.level)}", f"{factor} {scalar_text(found.against)}"
-    text = place(found.condition, question.across) + _relation(
-        found, *pair, quantity(question), question
-    )
+    pair = scalar_text(found.level), scalar_text(found.against)
+    told = _relation(found, *pair, quantity(question), question)
+    text = f"{place(found.condition, question.across)}of {factor}, {told}"
     subject = _subject(
         f"{factor} {scalar_text(found.level)} against {scalar_text(found.against)}",
         found.condition,
@@ -154,7 +153,7 @@ def _relation(found: Judged, first: str, second: str, what: str, question: Quest
         )
         return f"{first} and {second} share {len(found.seeds)} fresh seeds with a result, too few to compare them{look}"
     size = (
-        f"the {what} of {first} minus that of {second} is {interval(found.difference)} "
+        f"the {what} at {first} minus that at {second} is {interval(found.difference)} "
         f"(n = {len(found.seeds)} seeds in pairs, {percent(question.confidence)} t interval"
     )
     if found.verdict is Shown.MEASURED:
@@ -222,8 +221,8 @@ def _interaction(found: Interaction, analysis: ContrastAnalysis, question: Quest
     here = f"{question.across} {scalar_text(found.condition)}"
     there = f"{question.across} {scalar_text(found.other)}"
     verdict = {
-        Shown.HIGHER: "is shown to be larger at",
-        Shown.LOWER: "is shown to be smaller at",
+        Shown.HIGHER: "is shown to be higher at",
+        Shown.LOWER: "is shown to be lower at",
         Shown.EQUIVALENT: "is shown to be the same, but for what does not matter, at",
         Shown.NOT_SHOWN: "is not shown to differ, nor to be the same, at",
         Shown.NOT_REPLICATED: "is not resolved, for fewer than two seeds are fresh in all four cells, at",
@@ -252,10 +251,10 @@ def _interaction(found: Interaction, analysis: ContrastAnalysis, question: Quest
 
 
 def _cell(cell: Cell, question: Question) -> Claim:
-    text = (
-        f"{place(cell.condition, question.across)}at {question.factor} {scalar_text(cell.level)}, "
-        f"{measured(cell, question)}"
+    where = (
+        "" if question.across is None else f"{question.across} {scalar_text(cell.condition)} and "
     )
+    text = f"at {where}{question.factor} {scalar_text(cell.level)}, {measured(cell, question)}"
     values = cell.model_dump(mode="json", exclude={"gains", "condition", "level"})
     subject = _subject(f"{question.factor} {scalar_text(cell.level)}", cell.condition, question)
     return made("cell", subject, values, [cell], text, question)
