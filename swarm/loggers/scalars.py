@@ -15,13 +15,14 @@ NUMBERS = (
     "turns_mean", "truncated_share", "response_tokens_mean", "loss", "grad_norm", "clip_fraction",
     "entropy", "logprob_gap_max", "rows", "calls", "divergences", "guarded",
     "context_overflows", "rollout_s", "drain_s", "update_s", "sampling_cpu_s", "update_cpu_s", "front_cpu_s", "lr", "kl", "staleness_mean", "staleness_max",
-    "importance_clipped_share", "groups_tried",
+    "importance_clipped_share", "groups_tried", "eval_overlap",
 )  # fmt: skip
 """Fields that are one number, ``swarm/<field>``; a missing one is left out, never 0."""
 TABLES = {
     "tokens": "tokens",
     "episodes_dropped": "dropped",
     "task_sets": "task_sets",
+    "guard": "guard",
     "agents": "reward_of",
 }
 """Fields that are a number a name: ``swarm/<value>/<name>``."""

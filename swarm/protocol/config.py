@@ -167,6 +167,37 @@ class EpisodeLimits(Section):
     """Calls of one episode at most; the next one is answered 400."""
 
 
+GuardAction = Literal["off", "count", "mask", "zero", "drop"]
+"""off: not looked for. count: only counted. mask: the call does not train. zero: the reward of the agent that made the call becomes ``guard.reward``. drop: the episode does not count, as if it had been aborted. Where several apply, the last one of this list acts."""
+
+
+class GuardConfig(Section):
+    """What happens to train episodes with broken answers, judged when they finish. Off by default; evaluation is never touched."""
+
+    loop: GuardAction = "off"
+    """An answer that repeats itself word by word: at least ``loop_repeats`` times, over at least ``loop_tokens`` tokens."""
+    special_tokens: GuardAction = "off"
+    """A control token of the model in the text of an answer (thinking and tool-call marks are not meant)."""
+    unpaired_thinking: GuardAction = "off"
+    """Thinking that is opened and not closed, or closed and not opened, in an answer that was not cut off."""
+    broken_tool_calls: GuardAction = "off"
+    """A tool call that cannot be read, of a tool that was not offered, or with arguments that are no JSON object."""
+    loop_tokens: int = Field(default=64, ge=8)
+    loop_repeats: int = Field(default=4, ge=2)
+    reward: float = Field(default=0.0, ge=-1e9, le=1e9)
+    """What ``zero`` makes of a reward."""
+
+    def actions(self) -> dict[str, GuardAction]:
+        """Return rule -> action, of the rules that are on."""
+        rules: dict[str, GuardAction] = {
+            "loop": self.loop,
+            "special_tokens": self.special_tokens,
+            "unpaired_thinking": self.unpaired_thinking,
+            "broken_tool_calls": self.broken_tool_calls,
+        }
+        return {rule: action for rule, action in rules.items() if action != "off"}
+
+
 class CheckpointConfig(Section):
     """What is kept for resuming."""
 
@@ -210,6 +241,7 @@ class TrainConfig(Section):
     optimizer: OptimizerConfig = OptimizerConfig()
     batch: BatchConfig = BatchConfig()
     episode: EpisodeLimits = EpisodeLimits()
+    guard: GuardConfig = GuardConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     eval_gate: EvalGate = EvalGate()
     asynchronous: AsyncConfig = AsyncConfig()

@@ -29,6 +29,7 @@ EFFECTS: dict[str, ConfigEffect] = {
     "optimizer.lr": ConfigEffect.STEP,
     "batch.*": ConfigEffect.STEP,
     "episode.*": ConfigEffect.STEP,
+    "guard.*": ConfigEffect.STEP,
     "checkpoint.*": ConfigEffect.STEP,
     "eval_gate.*": ConfigEffect.STEP,
     "asynchronous.enabled": ConfigEffect.RUN,

@@ -82,6 +82,10 @@ class StepMetrics(Message):
     """Why the engine undid this update (``updated`` is then False); empty = it did not."""
     eval_round: str = ""
     """The gated eval round before this step: ``closed``, ``incomplete`` or ``missed``; empty = no round was closed or missed for this step."""
+    guard: dict[str, int] = Field(default_factory=dict[str, int])
+    """Episode guard: ``<rule>:<action>`` -> train episodes of the step in which it spoke; empty = nothing was found, or it is off."""
+    eval_overlap: int | None = None
+    """Consumed groups whose first prompt an evaluation episode had shown to this server process before; None = it has seen none."""
 
 
 class CallRecord(Message):
@@ -135,6 +139,8 @@ class CallRecord(Message):
     """Per sampled token, as trained; empty = not trained, or not known any more."""
     token_mask: list[bool] = Field(default_factory=list[bool])
     """False = this token did not train although its call did (``client_mask``); empty = all alike."""
+    guard: list[str] = Field(default_factory=list[str])
+    """What the episode guard found in the answer and did about it, ``<rule>:<action>``; empty = nothing, or it is off."""
 
 
 class EpisodeTrace(Message):

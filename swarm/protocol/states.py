@@ -80,6 +80,7 @@ class FateReason(StrEnum):
     EXCLUDED_CALL = "excluded_call"  # masked: the client tagged the call as not for training
     SAMPLING = "sampling_not_replayable"  # masked: sampled in a way whose log-probability cannot be replayed
     CLIENT_MASK = "client_mask"  # masked: the finish carried a mask or a zero weight for it
+    GUARD = "episode_guard"  # masked (the call) or dropped (the episode): a rule of the config's guard found a broken answer
     ROLLED_BACK = "rolled_back"  # masked: it was in the batch, and the update was undone
     CODE_CHANGED = "code_changed"  # dropped: an older version of the client's code produced it
     STALE = "stale"  # dropped: sampled too many policy versions ago (asynchronous mode)

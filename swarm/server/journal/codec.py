@@ -51,6 +51,7 @@ class _CallRow(msgspec.Struct, array_like=True):
     choice: int = 0
     replayable: bool = True
     guarded: int = 0
+    guard: list[str] = []
 
 
 _FIELDS = _CallRow.__struct_fields__
@@ -107,6 +108,7 @@ def pack_calls(calls: Sequence[CallRecord]) -> bytes:
                 c.choice,
                 c.replayable,
                 c.guarded,
+                c.guard,
             )
             for c in calls
         ]

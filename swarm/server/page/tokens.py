@@ -21,6 +21,7 @@ REASONS: dict[FateReason, str] = {
     FateReason.SAMPLING: "sampled in a way whose log-probability cannot be replayed",
     FateReason.CLIENT_MASK: "the client masked it, or gave it the weight 0",
     FateReason.ROLLED_BACK: "the update that held it was undone",
+    FateReason.GUARD: "the episode guard found a broken answer (see the call's guard)",
     FateReason.CODE_CHANGED: "an older version of the client's code produced it",
     FateReason.ABANDONED: "nobody filled its group any more",
     FateReason.STALE: "sampled too many policy versions ago",

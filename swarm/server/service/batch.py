@@ -234,6 +234,7 @@ def _consumed(
         task_sets=dict(sorted(Counter(sets).items())),
         clients=dict(sorted(Counter(member.client_id for member in every).items())),
         agents=dict(sorted(rewards.items())) if set(rewards) - {""} else {},
+        sizes=[len(members) for _, members in groups],
     )
 
 

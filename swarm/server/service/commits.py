@@ -45,7 +45,10 @@ class Commits:
         if not episode.is_open or self._endings.refuses_code(episode, request.code_hash):
             return _as_ended(self._endings.answer(episode))
         check_finish(episode, request)
-        self._record(episode, request)
+        judged = self._endings.guard(episode, request)
+        if judged is None:
+            return _as_ended(self._endings.answer(episode))
+        self._record(episode, judged)
         return self._promise(episode)
 
     def commit(self, episode_id: str) -> FinishReply:

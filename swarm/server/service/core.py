@@ -25,8 +25,9 @@ from swarm.server.service.episodes import Episode, EpisodeBook
 from swarm.server.service.evals import EvalRounds, EvalSlots
 from swarm.server.service.events import EventLog
 from swarm.server.service.groups import Pool
+from swarm.server.service.guarding.overlap import EvalPrompts
 from swarm.server.service.lifecycle import SERVES_EVALS, Lifecycle
-from swarm.server.service.metrics import Ledger, guarded_tokens
+from swarm.server.service.metrics import Ledger, guard_findings, guarded_tokens
 from swarm.server.service.recent import RecentErrors
 from swarm.server.service.task_queue import TaskQueues
 from swarm.server.service.traffic import Traffic
@@ -71,6 +72,7 @@ class Core:
         self.queues = TaskQueues(journal)
         self.alarms = Alarms()
         self.eval_slots = EvalSlots()
+        self.eval_prompts = EvalPrompts()
         self.configured: TrainConfig | None = None
         self.incarnation = ""
         self.step = 0
@@ -182,6 +184,7 @@ class Core:
             agents=account.by_agent,
             calls=len(calls),
             guarded=guarded_tokens(calls),
+            guard=guard_findings(calls),
             **marks._asdict(),
         )
 

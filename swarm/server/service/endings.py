@@ -17,6 +17,7 @@ from swarm.server.service.core import GROUP_DROPPED, SEAT_FORGONE, Core
 from swarm.server.service.episodes import Episode
 from swarm.server.service.finish_check import check_finish, choices_of, masked_calls
 from swarm.server.service.groups import Group
+from swarm.server.service.guarding.judge import judge_episode, with_rewards_zeroed
 from swarm.server.tracking.account import dropped, whole_episode, with_fates
 from swarm.triggers import Point, hit
 
@@ -56,9 +57,31 @@ class Endings:
         if self.refuses_code(episode, request.code_hash):
             return self.answer(episode)
         check_finish(episode, request)
+        judged = self.guard(episode, request)
+        if judged is None:
+            return self.answer(episode)
+        request = judged
         self.take_in(episode, request)
         episode.reward, episode.metrics = request.reward, dict(request.metrics)
         return self.complete(episode)
+
+    def guard(self, episode: Episode, request: FinishRequest) -> FinishRequest | None:
+        """Let the config's episode guard judge a checked finish; returns it as it counts, or None when that ended the episode.
+
+        A step drops at most as many episodes as it consumes; what is found after that is masked, so that it comes to an end.
+        """
+        core = self._core
+        config = core.config.guard
+        if episode.kind is not EpisodeKind.TRAIN or not config.actions():
+            return request
+        batch, fate = core.pool.batch, FateReason.GUARD
+        room = core.ledger.episodes_dropped[fate.value] < batch.tasks * batch.repeat
+        found = judge_episode(config, core.tokenizer, episode.calls, may_drop=room)
+        episode.tree.calls = found.calls
+        if found.dropped:
+            self.lose(episode, EpisodeState.ABORTED, found.dropped, fate)
+            return None
+        return with_rewards_zeroed(request, found, config.reward)
 
     def take_in(self, episode: Episode, request: FinishRequest) -> None:
         """Put what a checked finish says of agents and tokens into the episode; the last one counts until it ends."""
@@ -140,7 +163,7 @@ class Endings:
             fate = FateReason.NOT_COMMITTED
         fate = fate or _LOSS[state]
         self._end(episode, state, reason, fate)
-        if not unused and fate is not FateReason.CODE_CHANGED:
+        if not unused and fate not in (FateReason.CODE_CHANGED, FateReason.GUARD):
             self._core.clients.failed(episode.client_id)
         if episode.kind is EpisodeKind.EVAL:
             self._free_eval(episode)
@@ -336,6 +359,7 @@ class Endings:
         core.recent.lost(episode)
         if episode.kind is EpisodeKind.EVAL:
             core.ledger.add_eval(episode.calls)
+            core.eval_prompts.add(episode.calls)
             unused = whole_episode(episode.calls, dropped(FateReason.EVAL))
             episode.tree.calls = with_fates(episode.calls, unused)
         self.quiet(episode)

@@ -32,6 +32,11 @@ def guarded_tokens(calls: Sequence[CallRecord]) -> int:
     return sum(call.guarded for call in calls)
 
 
+def guard_findings(calls: Sequence[CallRecord]) -> list[str]:
+    """Return what the episode guard found in any of the calls of an episode, each once, sorted."""
+    return sorted({found for call in calls for found in call.guard})
+
+
 @dataclass(slots=True)
 class Ledger:
     """What was sampled for the open step: every train episode that ended is booked once, by ``leave_out`` or ``book``."""
@@ -42,6 +47,8 @@ class Ledger:
     """Those of evaluation, which are no agent's."""
     calls: int = 0
     guarded: int = 0
+    guard: Counter[str] = field(default_factory=Counter[str])
+    """Episodes by what the episode guard found in them and did."""
     marks: Marks = field(default_factory=Marks)
 
     def restore_drop(self, event: Mapping[str, Any]) -> None:
@@ -50,6 +57,7 @@ class Ledger:
         self.episodes_dropped[event["reason"]] += 1
         self.calls += event["calls"]
         self.guarded += event.get("guarded", 0)
+        self.guard.update(event.get("guard", ()))
         self.marks = self.marks.plus(Marks(event["divergences"], event.get("context_overflows", 0)))
 
     def add_eval(self, calls: Sequence[CallRecord]) -> None:
@@ -93,6 +101,7 @@ class Ledger:
         self.account.add(calls, fates)
         self.calls += len(calls)
         self.guarded += guarded_tokens(calls)
+        self.guard.update(guard_findings(calls))
         self.marks = self.marks.plus(marks)
 
 
@@ -116,6 +125,13 @@ class Consumed:
     """Rewards of each agent, one an episode; empty when no episode had agents."""
     groups_tried: int = 0
     """Groups that the step had opened, dropped ones too."""
+    sizes: list[int] = field(default_factory=list[int])
+    """Members of each consumed group; ``calls`` has them in this order."""
+
+    def by_group(self) -> list[list[list[CallRecord]]]:
+        """Return the calls of each member of each group."""
+        members = iter(self.calls)
+        return [[next(members) for _ in range(size)] for size in self.sizes]
 
 
 @dataclass(slots=True)
@@ -169,6 +185,7 @@ def step_metrics(
         episodes_dropped=dict(sorted(ledger.episodes_dropped.items())),
         divergences=ledger.marks.divergences,
         guarded=ledger.guarded,
+        guard=dict(sorted(ledger.guard.items())),
         context_overflows=ledger.marks.context_overflows,
         fingerprint=fingerprint,
         rollout_s=timing.rollout_s,

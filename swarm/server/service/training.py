@@ -274,7 +274,10 @@ class Training:
             eval_round=core.evals.outcome(batch.step - 1),
             lr=batch.lr,
         )
-        metrics = metrics.model_copy(update=taken.policy | staleness_fields(batch, moved=moved))
+        shown = core.eval_prompts.fields(plan.consumed.by_group())
+        metrics = metrics.model_copy(
+            update=taken.policy | staleness_fields(batch, moved=moved) | shown
+        )
         core.journal.commit_step(metrics)
         core.clients.contributed(metrics.clients)
         core.traffic.step(metrics.tokens, metrics.divergences)

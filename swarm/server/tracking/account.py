@@ -26,6 +26,8 @@ class Fate(NamedTuple):
         return self.fate.value if not self.reason else f"{self.fate.value}:{self.reason.value}"
 
 
+MASKS = ":mask"
+"""Ending of the entries of ``CallRecord.guard`` that keep a call from training."""
 TRAINED = Fate(TokenFate.TRAINED, FateReason.NONE)
 
 
@@ -43,8 +45,8 @@ def call_fate(call: CallRecord) -> Fate:
     """Return the fate that a call has by itself, before its group and its episode are judged.
 
     An aborted call is dropped (its answer may have been cut anywhere). Masked are: one that its client excluded, a greedy
-    one (temperature 0 has no usable log-probability), one whose sampling cannot be replayed, one all of whose tokens the client left out. Everything else can
-    train. A call with no sampled token counts zero tokens either way.
+    one (temperature 0 has no usable log-probability), one whose sampling cannot be replayed, one all of whose tokens the client left out, one that the episode guard masked.
+    Everything else can train. A call with no sampled token counts zero tokens either way.
     """
     if call.finish_reason == FinishReason.ABORT:
         return dropped(FateReason.ABORTED_CALL)
@@ -56,6 +58,8 @@ def call_fate(call: CallRecord) -> Fate:
         return masked(FateReason.SAMPLING)
     if call.token_mask and not any(call.token_mask):
         return masked(FateReason.CLIENT_MASK)
+    if call.guard and any(found.endswith(MASKS) for found in call.guard):
+        return masked(FateReason.GUARD)
     return TRAINED
 
 

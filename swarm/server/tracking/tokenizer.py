@@ -63,7 +63,11 @@ class ChatTokenizer:
         """How the model marks its thinking; None: its template knows no thinking, and nothing is told apart."""
         added = tokenizer.get_added_tokens_decoder()
         self._added = {i: token.content for i, token in added.items()}
-        self._guard = SpecialGuard([token.content for token in added.values() if token.special])
+        self.control_texts = tuple(
+            token.content for token in added.values() if token.special and len(token.content) > 1
+        )
+        """How the model's control tokens read."""
+        self._guard = SpecialGuard(list(self.control_texts))
         spec = json.loads(tokenizer.to_str())
         self._split = _boundary_pattern(spec)
         self._bytes_of = _byte_reader(spec)
