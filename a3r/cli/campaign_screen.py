@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from a3r.cli.edge import fields
@@ -20,8 +21,10 @@ def campaign_screen(body: Json) -> list[str]:
             ("planner", body["planner"]),
             ("at once", body["capacity"]),
             ("report", body["report_path"]),
+            ("language model", llm_text(body["llm"])),
         ]
     )
+    lines += [f"{job_text(job)}" for job in body["jobs"]]
     for stage in body["stages"]:
         lines += ["", *_stage(stage)]
     if body["decisions"]:
@@ -52,6 +55,32 @@ def _next(body: Json) -> list[str]:
     if body["state"] in ("blocked", "paused"):
         return ["", f"'a3r campaign resume {body['id']}' lets it go on."]
     return []
+
+
+def job_text(job: Json) -> str:
+    """What long work of the leader is doing, or what it waits for."""
+    name = f"{job['kind'].replace('_', ' ')} ({job['subject']})"
+    if job["state"] == "waiting":
+        since, until = _clock(job["waiting_since"]), _clock(job["not_before"])
+        return (
+            f"{name} waits for the language model since {since}: {job['detail']}; next try {until}"
+        )
+    if job["state"] == "failed":
+        return f"{name} failed: {job['detail']}"
+    return f"{name} is {'being done' if job['state'] == 'running' else 'to be done'}"
+
+
+def llm_text(costs: Json) -> str:
+    """What the language model has cost; empty when it was never asked."""
+    if not costs["calls"]:
+        return ""
+    limit = "" if costs["limit_usd"] is None else f" of {costs['limit_usd']:g}"
+    calls = "1 call" if costs["calls"] == 1 else f"{costs['calls']} calls"
+    return f"{costs['usd']:.4f}{limit} USD, {costs['tokens']:,} tokens, {calls}"
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def review_help(campaign_id: str, name: str) -> list[str]:

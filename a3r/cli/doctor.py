@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Check Python, torch, tmux, disk, workspace, ports, daemon and workers; under 10 s.
+    """Check Python, torch, tmux, disk, workspace, ports, daemon, workers and language model; under 10 s.
 
     Exit codes: 0 nothing fails (warnings allowed), 1 something fails.
     """

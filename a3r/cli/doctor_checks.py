@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -192,6 +193,34 @@ def daemon() -> Check:
     return Check("daemon", "ok", f"{where}, {len(body['workers'])} worker(s) known")
 
 
+def language_model() -> Check:
+    """Whether the leader's language model can be used, as far as that can be seen without a call."""
+    from a3r.cli.daemon.language_model import models_of
+    from a3r.core.settings import resolve_settings
+
+    found = _workspace()
+    settings = resolve_settings(env=os.environ, file=found.config if found else None)
+    model, fallbacks = models_of(settings, os.environ)
+    if model is None:
+        return Check("language model", "ok", "none is set; the sweep planner needs none")
+    if find_spec("litellm") is None:
+        hint = "pip install 'a3r[llm]'"
+        return Check("language model", "fail", f"{model.name}, but litellm is missing", hint)
+    from a3r.adapters.litellm_model import missing_keys
+
+    missing = [] if settings.llm_base_url else missing_keys(model.name)
+    if missing:
+        hint = f"Set {' or '.join(missing)}; a daemon that runs must be started anew to see it."
+        return Check("language model", "fail", f"{model.name}, but no key is set", hint)
+    price = model.price()
+    if price is None:
+        hint = "Set A3R_LLM_PRICE, e.g. '3,15' (USD a million prompt and completion tokens)."
+        return Check("language model", "fail", f"{model.name}, but its price is not known", hint)
+    million = f"{price.prompt_usd * 1e6:g} and {price.completion_usd * 1e6:g} USD a million tokens"
+    others = f"; then {', '.join(m.name for m in fallbacks)}" if fallbacks else ""
+    return Check("language model", "ok", f"{model.name}, {million}{others}")
+
+
 CHECKS: tuple[Callable[[], Check], ...] = (
     python,
     torch,
@@ -203,6 +232,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     open_files,
     database,
     daemon,
+    language_model,
 )
 
 

@@ -88,6 +88,13 @@ def _deviation(data: Json, more: Json) -> str:
     return _with(f"deviation in {_label(more)}: {data.get('what', '')}", data.get("why"))
 
 
+def _job_waiting(data: Json, _more: Json) -> str:
+    until = time.strftime("%H:%M:%S", time.localtime(data["not_before"]))
+    return (
+        f"{_words(data['kind'])} waits for the language model: {data['detail']}; next try {until}"
+    )
+
+
 KINDS: dict[str, Callable[[Json, Json], str]] = {
     "stage_planned": _stage_planned,
     "stage_analysed": lambda _data, more: f"stage {more.get('ordinal', '?')} analysed",
@@ -104,6 +111,8 @@ KINDS: dict[str, Callable[[Json, Json], str]] = {
     "run_cancelled": _run_over("cancelled"),
     "deviation": _deviation,
     "late_result": _attempt("a result came too late and was not accepted"),
+    "job_waiting": _job_waiting,
+    "job_failed": lambda data, _more: _with(f"{_words(data['kind'])} failed", data["detail"]),
     "stop_requested": lambda _data, _more: "stop requested",
 }
 """Event kind -> its words."""

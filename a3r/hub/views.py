@@ -11,6 +11,8 @@ from typing import Any
 
 from a3r.core.types import TERMINAL_ATTEMPTS, AttemptState, ReviewStatus
 from a3r.core.wire import EvalRound
+from a3r.hub import jobs
+from a3r.store.campaigns import FINAL
 from a3r.store.rows import AttemptRow, BlueprintRow, CampaignRow, RunRow, StageRow
 from a3r.store.store import Store
 
@@ -28,6 +30,8 @@ def campaign_line(store: Store, row: CampaignRow) -> Json:
         "runs": dict(Counter(run.state.value for run in runs)),
         "awaiting_review": len(awaiting_review(store, row.id)),
         "blocked_attempts": blocked_attempts(store, row.id),
+        "jobs": [] if row.state in FINAL else jobs.open_jobs(store, row.id),
+        "llm": jobs.llm_costs(store, row),
     }
 
 

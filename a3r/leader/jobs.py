@@ -36,6 +36,8 @@ MAX_ASKED_WAIT_S = 3600.0
 STORE_WAIT_S = 5.0
 LOOK_S = 1.0
 """How often a thread without work looks for a job whose time has come; a new job wakes it at once."""
+GAP_S = 0.05
+"""Between two looks: writes come in bursts."""
 
 
 @dataclass(frozen=True)
@@ -199,5 +201,5 @@ class JobThreads:
                 logger.exception("a job could not be written down")
                 self._over.wait(STORE_WAIT_S)
                 continue
-            if not worked and not self._over.is_set():
+            if not worked and not self._over.wait(GAP_S):
                 changed.wait(seen, LOOK_S)

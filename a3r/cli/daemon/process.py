@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from a3r.cli.daemon.language_model import models_of
 from a3r.cli.daemon.local_worker import LocalWorker
 from a3r.cli.daemon.lock import daemon_lock
 from a3r.cli.daemon.serving import HubServer
@@ -32,6 +33,7 @@ from a3r.hub.ready import READY_FILE, ReadyRecord, read_ready
 from a3r.hub.settings import HubSettings
 from a3r.hub.state import Hooks, ReadGoal
 from a3r.hub.tokens import HubTokens
+from a3r.leader.jobs import JobRunner, JobThreads
 from a3r.store.store import Store
 
 logger = logging.getLogger(__name__)
@@ -86,6 +88,15 @@ def leader_tick(store: Store, clock: Clock, workspace: Workspace) -> bool:
     return reconcile(store, clock, workspace)
 
 
+def job_threads(store: Store, clock: Clock, workspace: Workspace, settings: Settings) -> JobThreads:
+    """Who does the leader's long work, with the language model of the settings."""
+    from a3r.leader.handlers import leader_handlers
+
+    model, fallbacks = models_of(settings, os.environ)
+    runner = JobRunner(store, clock, workspace, model, leader_handlers(), fallbacks)
+    return JobThreads(runner)
+
+
 def read_goal(text: str, folder: str) -> ReadGoal:
     """What the hub files of a goal."""
     from a3r.leader.goal import parse_goal
@@ -123,7 +134,8 @@ def _serve(
 
         # Heartbeats and log bytes are writes too, but nothing that the leader could act upon.
         ticker = Ticker(work, store.last_event_seq, clock, given.tick_s)
-        _run_server(workspace, store, tokens, settings, sock, ticker, worker)
+        jobs = job_threads(store, clock, workspace, given)
+        _run_server(workspace, store, tokens, settings, sock, ticker, worker, jobs)
     finally:
         sock.close()
         store.close()
@@ -137,6 +149,7 @@ def _run_server(
     sock: socket.socket,
     ticker: Ticker,
     worker: LocalWorker | None,
+    jobs: JobThreads,
 ) -> None:
     server = HubServer(sock)
     hooks = Hooks(read_goal=read_goal, on_shutdown=server.stop, leader_report=ticker.report)
@@ -153,6 +166,7 @@ def _run_server(
     def on_listening() -> None:
         ready.write(workspace.daemon)
         logger.info("Listening on %s for workspace %s.", ready.url, workspace.root)
+        jobs.start()
         ticker.start()
         if worker is not None:
             ticker.also(worker.tend)
@@ -160,6 +174,7 @@ def _run_server(
     try:
         server.run(app, on_listening, before_close=app.state.hub.close)
     finally:
+        jobs.stop()
         ticker.stop()
         _withdraw(workspace, settings.epoch)
         logger.info("Ended; workers and attempts go on.")

@@ -12,9 +12,10 @@ from a3r.core.llm import LanguageModel, ModelRequest, Spent
 
 SYNTHESIS = frozenset({"interpret"})
 """Purposes that may use what is kept for the report; nothing else may."""
-SYNTHESIS_SHARE = 0.2
+SYNTHESIS_SHARE = 0.15
+"""Of a goal that names no ``synthesis_share``."""
 DEFAULT_USD = 5.0
-"""Of a goal that names no ``llm_usd``."""
+"""As long as the goal is prose that nobody has understood yet."""
 
 
 def _never() -> bool:
@@ -28,16 +29,19 @@ class Limits:
     usd: float | None = DEFAULT_USD
     tokens: int | None = None
     calls: int | None = None
+    share: float = SYNTHESIS_SHARE
+    """Part of each limit that only the synthesis may spend."""
     time_is_up: Callable[[], bool] = _never
     """Whether the wall clock's budget is used; the synthesis may still speak."""
 
     @classmethod
     def of(cls, budget: Mapping[str, Any], time_is_up: Callable[[], bool] = _never) -> Limits:
-        """From a goal's ``budget`` section: ``llm_usd``, ``llm_tokens``, ``llm_calls``."""
+        """From a goal's ``budget`` section (``a3r.leader.goal_sections.Budget``)."""
         return cls(
             usd=budget.get("llm_usd", DEFAULT_USD),
             tokens=budget.get("llm_tokens"),
             calls=budget.get("llm_calls"),
+            share=budget.get("synthesis_share", SYNTHESIS_SHARE),
             time_is_up=time_is_up,
         )
 
@@ -74,7 +78,7 @@ class Limits:
         limit: float | None = getattr(self, unit)
         if limit is None:
             return 0.0
-        return limit * SYNTHESIS_SHARE if unit == "usd" else math.ceil(limit * SYNTHESIS_SHARE)
+        return limit * self.share if unit == "usd" else math.ceil(limit * self.share)
 
 
 def reserve_for(model: LanguageModel, request: ModelRequest) -> Spent:

@@ -32,7 +32,7 @@ def _limit(limits: Limits, purpose: str, spent: dict[str, Spent]) -> str | None:
     ("limits", "plan", "interpret"),
     [
         (Limits(usd=10), None, None),
-        (Limits(usd=1.2), "usd", None),
+        (Limits(usd=1.17), "usd", None),
         (Limits(usd=0.9), "usd", "usd"),
         (Limits(usd=None, tokens=100), "tokens", None),
         (Limits(usd=None, tokens=99), "tokens", "tokens"),
@@ -50,7 +50,7 @@ def test_a_call_is_admitted_on_its_full_reserve(
 
 
 def test_what_planning_spent_leaves_the_reports_share_alone() -> None:
-    limits = Limits(usd=10.0)
+    limits = Limits(usd=10.0, share=0.2)
     spent = {"plan": Spent(usd=5.0), "repair": Spent(usd=2.0)}
     assert _limit(limits, "plan", spent) is None
     assert _limit(limits, "plan", {**spent, "repair": Spent(usd=2.1)}) == "usd"
@@ -61,12 +61,12 @@ def test_what_planning_spent_leaves_the_reports_share_alone() -> None:
 
 def test_the_refusal_says_what_is_left_and_what_is_kept() -> None:
     with pytest.raises(BudgetSpent, match=r"1 USD, 0\.8 of 1 are left \(0\.2 are kept"):
-        Limits(usd=1.0).admit("plan", ONE, {})
+        Limits(usd=1.0, share=0.2).admit("plan", ONE, {})
 
 
 def test_a_goals_budget_gives_the_limits() -> None:
-    found = Limits.of({"llm_usd": 2.5, "llm_tokens": 10, "max_stages": 3})
-    assert (found.usd, found.tokens, found.calls) == (2.5, 10, None)
+    found = Limits.of({"llm_usd": 2.5, "llm_tokens": 10, "max_stages": 3, "synthesis_share": 0.3})
+    assert (found.usd, found.tokens, found.calls, found.share) == (2.5, 10, None, 0.3)
     assert Limits.of({}).usd == Limits().usd
     assert Limits.of({"llm_usd": None}).usd is None
 
