@@ -1,4 +1,4 @@
-"""``a3r campaign``: start check list show watch resume stop report verify."""
+"""``a3r campaign``: start check list show watch resume stop report verify export schedule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WatchOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the noun to ``app``."""
-    from a3r.cli import campaign_report
+    from a3r.cli import campaign_bundle, campaign_report
 
     group = new_group("Studies: from a goal.md to a verified report.")
     group.command("start")(start)
@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
     group.command("stop")(stop)
     group.command("report")(campaign_report.report)
     group.command("verify")(campaign_report.verify)
+    group.command("export")(campaign_bundle.export)
     app.add_typer(group, name="campaign")
 
 
@@ -123,6 +124,11 @@ def render_check(body: Json) -> list[str]:
     if body["estimated_episodes"]:
         low, high = body["estimated_episodes"]
         lines.append(f"      {low:,} to {high:,} training episodes")
+    if body["most_gpu_hours"]:
+        hours = body["most_gpu_hours"]
+        lines.append(f"      at most {hours:.1f} GPU hours, if every run took its whole time limit")
+    if body["llm"]:
+        lines.append(f"      {body['llm']}")
     if body["resolvable"]:
         lines.append(f"resolution: {body['resolvable']}")
     return lines
@@ -145,11 +151,23 @@ def run_counts(runs: dict[str, int]) -> str:
     return ", ".join(f"{n} {state}" for state, n in runs.items()) or "-"
 
 
-def show(campaign: CampaignArgument, as_json: JsonOption = False) -> None:
+def show(
+    campaign: CampaignArgument,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Everything that happened, in order of time.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show one campaign: state, stages with their questions, decisions, deviations, what waits for you."""
     from a3r.cli.campaign_screen import campaign_screen
     from a3r.hub.client import segment
 
+    if trace:
+        from a3r.cli.campaign_trace import show_trace
+
+        with reported(as_json=as_json):
+            show_trace(campaign, as_json=as_json)
+        return
     with reported(as_json=as_json), hub() as client:
         body = client.get(f"campaigns/{segment(campaign)}")
         emit(body, campaign_screen(body), as_json=as_json)

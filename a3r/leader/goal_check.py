@@ -1,4 +1,4 @@
-"""``a3r campaign check``: says back what was understood, what is odd, and what the goal will cost."""
+"""``a3r campaign check``: says back what was understood, what is missing or odd, what it will cost and what it can resolve."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from a3r.core.errors import GoalError
+from a3r.leader.factors import ARGUMENTS, path_of
 from a3r.leader.goal import GoalSpec, goal_file, goal_text, parse_goal
+from a3r.leader.goal_cost import estimated_episodes, estimated_runs, llm_text, most_gpu_hours
+from a3r.leader.goal_power import resolution
+from a3r.leader.goal_words import understood
 from a3r.leader.model_files import BUILTIN
-from a3r.leader.sweep_steps import coarse_levels
-from a3r.leader.training import train_config
+from a3r.leader.tasks import TASKS
 
 
 class GoalCheck(BaseModel):
@@ -23,11 +26,16 @@ class GoalCheck(BaseModel):
     understood: list[str]
     """Sentences; empty when the goal could not be read."""
     mistakes: list[str]
+    """What is wrong or missing, paths included."""
     warnings: list[str]
     estimated_runs: tuple[int, int] | None
-    """Fewest and most runs that the planner can ask for before a budget ends it; None when the goal could not be read."""
+    """Fewest and most runs that the sweep planner asks for before a budget ends it; None when the goal could not be read."""
     estimated_episodes: tuple[int, int] | None
-    """Train episodes of these runs at the smallest and the largest level; None likewise."""
+    """Train episodes of these runs at the smallest and the largest cell; None likewise."""
+    most_gpu_hours: float | None = None
+    """If every run took its whole time limit; None likewise, and when a cell takes no GPU."""
+    llm: str = ""
+    """What the language model may spend, in words; empty without one."""
     resolvable: str = ""
     """What the planned fresh seeds can tell apart, in words."""
 
@@ -48,112 +56,97 @@ def check_goal(path: Path) -> GoalCheck:
             estimated_runs=None,
             estimated_episodes=None,
         )
+    return check_spec(spec, file)
+
+
+def check_spec(spec: GoalSpec, file: Path) -> GoalCheck:
+    """The report on a goal without mistakes, also one that was understood from prose; ``file`` is where it lies."""
     runs = estimated_runs(spec)
+    power = resolution(spec)
+    odd = warnings(spec, runs)
+    if not power.resolvable:
+        odd.append(
+            "the smallest effect that matters will most likely stay open with these seeds: give more fresh seeds, or a "
+            "larger effect"
+        )
     return GoalCheck(
         ok=True,
         path=str(file),
         understood=understood(spec),
         mistakes=[],
-        warnings=warnings(spec, runs),
+        warnings=odd,
         estimated_runs=runs,
         estimated_episodes=estimated_episodes(spec, runs, file.parent),
-        resolvable=resolvable(spec),
+        most_gpu_hours=most_gpu_hours(spec, runs) or None,
+        llm=llm_text(spec),
+        resolvable=power.text,
     )
-
-
-def understood(spec: GoalSpec) -> list[str]:
-    """The goal in sentences."""
-    question, levels = spec.question, ", ".join(map(str, spec.levels))
-    asked = f"Find the smallest {question.factor} among {levels} that still trains"
-    if question.across is not None:
-        values = ", ".join(map(str, spec.conditions))
-        asked += f", for {question.across} = {values} each, and whether it changes between them"
-    settings = ", ".join(f"{k} = {v}" for k, v in spec.settings.items()) or "none"
-    review = {
-        "stage": "a person approves each stage's blueprints before they run",
-        "all": "a person approves each stage's blueprints, and every later revision of a client",
-        "none": "nobody approves blueprints before they run (the report will say so)",
-    }[spec.review.value]
-    return [
-        f"{asked}.",
-        f"Task {spec.task!r}, model {spec.model!r}, the same settings in every run: {settings}.",
-        f'"Trains" means: on fresh seeds, the gain in {spec.metric.name} ({spec.metric.items} held-out items, final minus '
-        f"version 0) has a {spec.criterion.confidence:.0%} t interval whose lower bound is above {spec.criterion.min_gain:g}, "
-        "and a one-sided test that holds after Holm's correction over all confirmatory cells.",
-        f"Seeds a cell: {spec.seeds.coarse} in the coarse stage, {spec.seeds.refine} when refining, "
-        f"{spec.seeds.replicate} fresh ones to confirm.",
-        f"Budget: {_budget_text(spec)}; {spec.capacity} run(s) at once; {review}.",
-    ]
-
-
-def _budget_text(spec: GoalSpec) -> str:
-    budget = spec.budget
-    parts = [f"at most {budget.max_stages} stages"]
-    if budget.max_runs is not None:
-        parts.append(f"{budget.max_runs} runs")
-    if budget.wall_clock_min is not None:
-        parts.append(f"{budget.wall_clock_min:g} minutes of work")
-    return ", ".join(parts)
 
 
 def warnings(spec: GoalSpec, runs: tuple[int, int]) -> list[str]:
     """What is allowed but odd."""
+    return [*_of_the_study(spec), *_of_the_budget(spec, runs), *_of_the_place(spec)]
+
+
+def _of_the_study(spec: GoalSpec) -> list[str]:
     found: list[str] = []
     if not spec.pilot:
         found.append(
             "`pilot` is empty: say how the settings were chosen; the report will print that nothing was disclosed"
         )
-    if spec.budget.max_runs is not None and runs[1] > spec.budget.max_runs:
-        found.append(
-            f"up to {runs[1]} runs may be wanted, max_runs is {spec.budget.max_runs}: the campaign may end unresolved"
-        )
-    if spec.budget.max_stages < 3:
-        found.append(
-            f"max_stages is {spec.budget.max_stages}: coarse, refine and replicate need at least 3"
-        )
     if spec.seeds.replicate < 3:
         found.append("2 fresh seeds give very wide intervals: little will be confirmed")
-    if not spec.model.startswith(BUILTIN):
+    if not spec.question.asks_minimum and spec.smallest_effect is None:
         found.append(
-            f"the model {spec.model!r} is a folder of this machine: its whole path becomes part of every blueprint and will "
-            "stand in the report's records"
+            "there is no `smallest_effect`: levels that do about equally well can not be shown to be equivalent, and will "
+            "stay 'not shown to differ'"
+        )
+    levels = len(spec.levels)
+    if spec.question.kind in ("best", "comparison") and levels > 1 + spec.criterion.rivals:
+        found.append(
+            f"{levels} levels, of which at most {1 + spec.criterion.rivals} a condition are repeated on fresh seeds "
+            "(`criterion.rivals`): of the others nothing will be confirmed"
         )
     if spec.review.value == "none":
         found.append("`review: none`: blueprints run without a person's approval")
+    named = [*spec.settings, *(spec.factors[f].path or f for f in spec.factors)]
+    free = sorted({n for n in named if (path_of(n) or "").startswith(ARGUMENTS)})
+    if free and spec.task not in TASKS:
+        found.append(
+            f"the client must read {', '.join(free)}; a value that it does not read changes nothing"
+        )
     return found
 
 
-def estimated_runs(spec: GoalSpec) -> tuple[int, int]:
-    """Fewest (an edge of the grid is confirmed at once) and most (every level screened, all of them replicated) runs."""
-    conditions, levels = len(spec.conditions), len(spec.levels)
-    coarse = len(coarse_levels(spec.levels))
-    low = conditions * (coarse * spec.seeds.coarse + spec.seeds.replicate)
-    screened = coarse * spec.seeds.coarse + (levels - coarse) * spec.seeds.refine
-    high = conditions * (screened + levels * spec.seeds.replicate)
-    return low, high
+def _of_the_budget(spec: GoalSpec, runs: tuple[int, int]) -> list[str]:
+    found: list[str] = []
+    budget = spec.budget
+    if budget.max_runs is not None and runs[1] > budget.max_runs:
+        found.append(
+            f"up to {runs[1]} runs may be wanted, max_runs is {budget.max_runs}: the campaign may end unresolved"
+        )
+    numbers = spec.factors[spec.question.factor].numeric
+    refined = spec.question.asks_minimum or (spec.question.kind == "best" and numbers)
+    need = 3 if refined else 2
+    if budget.max_stages < need:
+        stages = "coarse, refine and replicate" if refined else "coarse and replicate"
+        found.append(f"max_stages is {budget.max_stages}: {stages} need at least {need}")
+    unlimited = budget.llm_usd is None and budget.llm_tokens is None and budget.llm_calls is None
+    if spec.planner == "llm" and unlimited:
+        found.append(
+            "the language model has no limit: give `budget: {llm_usd: ...}`, `llm_tokens` or `llm_calls`"
+        )
+    return found
 
 
-def estimated_episodes(spec: GoalSpec, runs: tuple[int, int], folder: Path) -> tuple[int, int]:
-    """Bounds of the train episodes: fewest runs at the smallest batch, most runs at the largest."""
-    sizes: list[int] = []
-    for level in (spec.levels[0], spec.levels[-1]):
-        config = train_config(spec, spec.cell(level, spec.conditions[0]), "estimate", folder)
-        sizes.append(config.batch.tasks * config.batch.repeat * config.stop_at_step)
-    return runs[0] * min(sizes), runs[1] * max(sizes)
-
-
-def resolvable(spec: GoalSpec) -> str:
-    """What the fresh seeds of one cell can confirm, for spreads that are usual here."""
-    from a3r.stats.tests import smallest_resolvable_gain  # noqa: PLC0415 - scipy is heavy
-
-    alpha = 1.0 - spec.criterion.confidence
-    family = 2 * len(spec.conditions)
-    parts: list[str] = []
-    for sd in (0.03, 0.1):
-        gain = smallest_resolvable_gain(sd, spec.seeds.replicate, alpha, family)
-        if gain is not None:
-            parts.append(f"{gain:.2f} above the criterion if seeds spread by {sd:g}")
-    return (
-        f"With {spec.seeds.replicate} fresh seeds and {family} confirmatory cells, a mean gain counts as confirmed from "
-        f"{' and '.join(parts)} (standard deviation)."
-    )
+def _of_the_place(spec: GoalSpec) -> list[str]:
+    models = {spec.model}
+    for name, factor in spec.factors.items():
+        if spec.place_of(name) == "model":
+            models |= {str(factor.value(level)) for level in factor.levels}
+    return [
+        f"the model {model!r} is a folder of this machine: its whole path becomes part of every blueprint and will stand in the "
+        "report's records"
+        for model in sorted(models)
+        if not model.startswith(BUILTIN)
+    ]

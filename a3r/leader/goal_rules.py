@@ -9,7 +9,8 @@ from pathlib import Path
 from pydantic import JsonValue, ValidationError
 
 from a3r.core.types import Direction
-from a3r.leader.factors import RESERVED, Scalar, choices, path_of, refusal, suggestion
+from a3r.leader.factors import ARGUMENTS, RESERVED, Scalar, choices, path_of, refusal, suggestion
+from a3r.leader.generate import client_source
 from a3r.leader.goal import GoalSpec
 from a3r.leader.goal_paths import path_mistakes
 from a3r.leader.goal_sections import Factor
@@ -27,6 +28,7 @@ def find_mistakes(spec: GoalSpec, folder: Path) -> list[Mistake]:
         *_question(spec),
         *_factors(spec),
         *_settings(spec),
+        *_arguments(spec),
         *_evaluations(spec),
         *_budget(spec),
     ]
@@ -39,8 +41,9 @@ def _task(spec: GoalSpec) -> Iterator[Mistake]:
         if spec.place_of(name) == "task":
             named += [(("factors", name), str(factor.value(level))) for level in factor.levels]
     for where, task in named:
-        # With a language model a task may be the goal's own; its client is then written.
-        if task not in TASKS and (spec.planner != "llm" or where != ("task",)):
+        # A task may be the goal's own: its client is then written by a language model, or lies in `code`.
+        own = where == ("task",) and (spec.planner == "llm" or bool(spec.code))
+        if task not in TASKS and not own:
             near = get_close_matches(task, TASKS, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             yield Mistake(where, f"there is no task {task!r}; {hint}Known: {', '.join(TASKS)}")
@@ -195,6 +198,23 @@ def _settings(spec: GoalSpec) -> Iterator[Mistake]:
         seen[path or name] = name
         yield from _place(name, where)
         yield from _value(name, value, where)
+
+
+def _arguments(spec: GoalSpec) -> Iterator[Mistake]:
+    """A shipped client says what it reads: a factor that it does not read would look like one without effect."""
+    if spec.task not in TASKS or any(spec.place_of(n) == "task" for n in spec.factors):
+        return
+    source = client_source(spec.task)
+    named = [(("settings", n), path_of(n)) for n in spec.settings]
+    named += [(("factors", n), p) for n, f in spec.factors.items() for p in _paths_of(spec, n, f)]
+    for where, path in named:
+        if path is not None and path.startswith(ARGUMENTS) and path not in RESERVED:
+            argument = path.removeprefix(ARGUMENTS)
+            if f'arguments["{argument}"]' not in source:
+                yield Mistake(
+                    where,
+                    f"the client of task {spec.task!r} does not read an argument {argument!r}: it would change nothing",
+                )
 
 
 def _place(name: str, where: tuple[str, ...]) -> Iterator[Mistake]:
