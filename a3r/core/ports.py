@@ -1,14 +1,16 @@
-"""Protocols that keep the outside world replaceable: clocks, terminals, the hub as a worker sees it."""
+"""Protocols that keep the outside world replaceable: clocks, terminals, GPUs, the hub as a worker sees it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from a3r.core.wire import (
     AttemptSpec,
     ClaimRequest,
+    CommandAnswer,
     EvalRound,
     EventsRequest,
     FinishReport,
@@ -93,6 +95,44 @@ class Hub(Protocol):
         """Report the end of an attempt."""
         ...
 
+    def answer(self, command_id: int, request: CommandAnswer) -> None:
+        """Answer a command; a repeat is harmless."""
+        ...
+
     def artifact(self, sha256: str) -> bytes:
         """Fetch an artifact by its sha256."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that uses a GPU."""
+
+    pid: int
+    name: str
+    memory_mb: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One GPU as it was measured a moment ago."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_mb: int
+    used_mb: int
+    processes: tuple[GpuProcess, ...] = ()
+    """Those that the driver shows; none inside many containers, where only ``used_mb`` tells."""
+
+
+class GpuProbe(Protocol):
+    """Measures the GPUs of this host; ``a3r.adapters.nvml`` asks the driver."""
+
+    def read(self) -> list[GpuReading]:
+        """Every GPU of this host, by index; empty when there is none.
+
+        Raises:
+            HostError: there are GPUs, but the driver does not answer: none of them may be offered.
+        """
         ...

@@ -11,12 +11,13 @@ from typing import Any
 
 from a3r.core.errors import Conflict, HubUnreachable, NotFound
 from a3r.core.hashing import bytes_hash
-from a3r.core.types import AttemptState
+from a3r.core.types import AttemptState, WorkerState
 from a3r.core.wire import (
     AttemptReport,
     AttemptSpec,
     ClaimRequest,
     Command,
+    CommandAnswer,
     EvalRound,
     EventReport,
     EventsRequest,
@@ -61,6 +62,10 @@ class FakeHub:
         self.workers: dict[str, WorkerRegistration] = {}
         self.attempts: dict[str, FakeAttempt] = {}
         self.artifacts: dict[str, bytes] = {}
+        self.questions: list[Command] = []
+        self.answers: dict[int, CommandAnswer] = {}
+        self.claims: list[ClaimRequest] = []
+        self.wanted = WorkerState.ACTIVE
         self._fencing = itertools.count(1)
         self._guard = threading.Lock()
 
@@ -100,6 +105,7 @@ class FakeHub:
     def claim(self, request: ClaimRequest) -> AttemptSpec | None:
         """Lease the oldest queued attempt under a new fencing token. Does not wait."""
         with self._here():
+            self.claims.append(request)
             for attempt in self.attempts.values():
                 if attempt.state is AttemptState.QUEUED:
                     attempt.state, attempt.worker_id = AttemptState.LEASED, request.worker_id
@@ -122,7 +128,8 @@ class FakeHub:
                     attempt.state = report.state
                 if attempt.stop_reason:
                     commands.append(self._stop(report, attempt.stop_reason))
-            return HeartbeatReply(commands=commands, hub_epoch=self.epoch)
+            commands += [q for q in self.questions if q.id not in self.answers]
+            return HeartbeatReply(commands=commands, hub_epoch=self.epoch, wanted=self.wanted)
 
     def events(self, attempt_id: str, request: EventsRequest) -> None:
         """Keep events by ``seq``."""
@@ -160,6 +167,11 @@ class FakeHub:
             attempt = self._current(attempt_id, request.fencing_token)
             attempt.finish = attempt.finish or request
             attempt.state = AttemptState(request.outcome)
+
+    def answer(self, command_id: int, request: CommandAnswer) -> None:
+        """Keep the first answer."""
+        with self._here():
+            self.answers.setdefault(command_id, request)
 
     def artifact(self, sha256: str) -> bytes:
         """Bytes by hash."""

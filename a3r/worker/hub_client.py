@@ -19,6 +19,7 @@ from a3r.core.wire import (
     AttemptSpec,
     ClaimReply,
     ClaimRequest,
+    CommandAnswer,
     EvalRound,
     EventsRequest,
     FinishReport,
@@ -85,6 +86,10 @@ class HubClient:
     def finish(self, attempt_id: str, request: FinishReport) -> None:
         """``POST attempts/{id}/finish``."""
         self._post(f"attempts/{quote(attempt_id, safe='')}/finish", request)
+
+    def answer(self, command_id: int, request: CommandAnswer) -> None:
+        """``POST commands/{id}``."""
+        self._post(f"commands/{command_id}", request)
 
     def artifact(self, sha256: str) -> bytes:
         """``GET artifacts/{sha256}``."""

@@ -6,14 +6,17 @@ import fcntl
 import json
 import os
 import platform
+import shutil
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from a3r.core.errors import WorkspaceError
 from a3r.core.ids import new_id
+from a3r.worker.gpus import GpuOffice
 from a3r.worker.processes import read_json
 from a3r.worker.supervisor import write_json
 
@@ -53,19 +56,39 @@ def worker_lock(home: Path) -> Generator[str]:
         yield worker_id
 
 
-def inventory() -> dict[str, Any]:
-    """What the host offers: cores, memory, system. JSON values."""
+def inventory(home: Path, gpus: GpuOffice | None = None) -> dict[str, Any]:
+    """What the host offers: cores, memory, disk, GPUs, system, versions. JSON values; None = could not be found out."""
     found: dict[str, Any] = {
         "cpus": usable_cpus(),
-        "gpus": [],
+        "gpus": gpus.inventory() if gpus is not None else [],
         "system": platform.platform(),
         "python": platform.python_version(),
+        "software": _software(),
+        "memory_bytes": None,
+        "disk_free_bytes": None,
     }
-    try:
+    with suppress(OSError, ValueError):
         found["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, ValueError):
-        found["memory_bytes"] = None
+    with suppress(OSError):
+        found["disk_free_bytes"] = shutil.disk_usage(home).free
     return json.loads(json.dumps(found))
+
+
+def _software() -> dict[str, str | None]:
+    """Versions of what experiments run on; None = not installed. Read from metadata: nothing is imported."""
+    versions: dict[str, str | None] = {}
+    for name in ("a3r", "torch", "vllm", "verl", "ray"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    return {**versions, "tmux": shutil.which("tmux"), "bwrap": shutil.which("bwrap")}
+
+
+def default_slots(gpus: GpuOffice | None) -> int:
+    """Attempts at once when nobody says: one a GPU, on a host without GPUs one a usable core."""
+    count = len(gpus.inventory()) if gpus is not None else 0
+    return count or usable_cpus()
 
 
 def usable_cpus() -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from a3r.worker.attempt import AttemptRunner
+from a3r.worker.gpus import GpuOffice
 from a3r.worker.uplink import AttemptUplink, Backoff
 
 TICK_S = 0.5
@@ -37,3 +38,8 @@ class WorkerSettings:
     slots: int
     inventory: dict[str, object] = field(default_factory=dict[str, object])
     tick_s: float = TICK_S
+    gpus: GpuOffice | None = None
+    """Measures this host's GPUs; None = it offers none."""
+    pool: str = ""
+    pool_job: str = ""
+    """Who asked for this worker; empty: a person, or the daemon."""

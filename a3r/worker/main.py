@@ -12,13 +12,16 @@ from pathlib import Path
 from types import FrameType
 
 from a3r.core.ports import Hub, Terminal
-from a3r.worker.identity import inventory, usable_cpus, worker_lock
+from a3r.worker.gpus import GpuOffice
+from a3r.worker.identity import default_slots, inventory, worker_lock
 from a3r.worker.job import WorkerSettings
 from a3r.worker.worker import Worker
 
 logger = logging.getLogger(__name__)
 
 SECOND_SIGNAL_S = 2.0
+LOOK_S = 1.0
+"""Between two looks whether it may leave."""
 
 
 class Asked:
@@ -48,6 +51,9 @@ def run_worker(
     environ: Mapping[str, str] | None = None,
     stop_attempts: bool = False,
     asked: Asked | None = None,
+    gpus: GpuOffice | None = None,
+    idle_exit_s: float | None = None,
+    pool: tuple[str, str] = ("", ""),
 ) -> bool:
     """Work until asked to end; returns whether everything that should have ended has.
 
@@ -61,6 +67,9 @@ def run_worker(
         environ: processes get a few names of it; None = this process's.
         stop_attempts: end the attempts at the first signal.
         asked: what asks for the end; None = signals.
+        gpus: measures the GPUs of this host; None = it offers none.
+        idle_exit_s: end after so long without an attempt, as workers of a pool do; None = never.
+        pool: the pool that asked for this worker, and its name for the request.
 
     Raises:
         WorkspaceError: another worker serves this workspace, or it cannot be written.
@@ -74,20 +83,31 @@ def run_worker(
             worker_id=worker_id,
             host=socket.gethostname(),
             pid=os.getpid(),
-            slots=usable_cpus() if slots is None else slots,
-            inventory=inventory(),
+            slots=default_slots(gpus) if slots is None else slots,
+            inventory=inventory(home, gpus),
+            gpus=gpus,
+            pool=pool[0],
+            pool_job=pool[1],
         )
         worker = Worker(settings, hub, terminal, os.environ if environ is None else environ)
-        return _work(worker, asked, stop_attempts=stop_attempts)
+        return _work(worker, asked, stop_attempts=stop_attempts, idle_exit_s=idle_exit_s)
 
 
-def _work(worker: Worker, asked: Asked, *, stop_attempts: bool) -> bool:
+def _work(
+    worker: Worker, asked: Asked, *, stop_attempts: bool, idle_exit_s: float | None = None
+) -> bool:
     worker.start()
     settings = worker.settings
     logger.info(
         "worker %s works with %d slots in %s", settings.worker_id, settings.slots, settings.home
     )
-    asked.once.wait()
+    while not asked.once.wait(LOOK_S):
+        if worker.may_leave():
+            logger.info("this worker was removed, and nothing is left to do")
+            break
+        if idle_exit_s is not None and worker.idle_s() > idle_exit_s:
+            logger.info("nothing to do for %.0f s: leaving", idle_exit_s)
+            break
     worker.claim_no_more()
     clean = True
     # Time for the second signal of someone who wants the attempts ended.

@@ -11,12 +11,14 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from a3r.core.clock import SystemClock
 from a3r.core.errors import A3RError, HubUnreachable
 from a3r.core.ports import Clock, Hub, Terminal
-from a3r.core.types import FailureClass
+from a3r.core.types import FailureClass, WorkerState
 from a3r.core.wire import AttemptSpec, ClaimRequest, Command, HeartbeatRequest, WorkerRegistration
+from a3r.worker.answers import answer
 from a3r.worker.attempt import AttemptRunner
 from a3r.worker.folder import AttemptFolder
 from a3r.worker.job import Job, WorkerSettings
@@ -54,10 +56,13 @@ class Worker:
         self._launcher = Launcher(terminal, environ)
         self._jobs: dict[str, Job] = {}
         self._guard = threading.Lock()
+        self._idle_since = self._clock.monotonic()
         self._ending, self._full = threading.Event(), threading.Event()
         self._news = threading.Event()
         """Set when there is evidence that should not wait for the next pass."""
         self._registered = False
+        self.wanted = WorkerState.ACTIVE
+        """What a person wants of this worker, as the hub last said."""
         self._heartbeat_s = 2.0
         self._epoch = ""
         self._threads: list[threading.Thread] = []
@@ -119,6 +124,17 @@ class Worker:
         while time.monotonic() < reported_by and self._all_jobs():
             time.sleep(0.1)
         return all(job.runner.finished for job in jobs)
+
+    def may_leave(self) -> bool:
+        """Whether this worker was removed and has nothing left to do: its evidence is delivered."""
+        return self.wanted is WorkerState.REMOVED and not self._all_jobs()
+
+    def idle_s(self) -> float:
+        """Seconds since it last had an attempt; 0 while it has one."""
+        now = self._clock.monotonic()
+        if self._all_jobs():
+            self._idle_since = now
+        return now - self._idle_since
 
     def attempts(self) -> list[str]:
         """Ids of the attempts that the worker has."""
@@ -202,13 +218,28 @@ class Worker:
             self._ending.wait(IDLE_S)
             return
         began = time.monotonic()
+        gpus, others = self._gpus()
         spec = self._hub.claim(
-            ClaimRequest(worker_id=self.settings.worker_id, free_slots=free, wait_s=CLAIM_WAIT_S)
+            ClaimRequest(
+                worker_id=self.settings.worker_id,
+                free_slots=free,
+                wait_s=CLAIM_WAIT_S,
+                free_gpus=gpus,
+                co_tenants=others,
+            )
         )
         if spec is not None:
             self.accept(spec)
         elif time.monotonic() - began < IDLE_S:
             self._ending.wait(IDLE_S)  # a hub that does not hold requests must not be hammered
+
+    def _gpus(self) -> tuple[list[int], list[dict[str, Any]]]:
+        """What is measured free now; a GPU of an attempt whose processes may still live is not offered."""
+        office = self.settings.gpus
+        if office is None:
+            return [], []
+        held = [gpu for job in self._all_jobs() for gpu in job.runner.spec.gpus]
+        return office.offer(held)
 
     def _register(self) -> None:
         s = self.settings
@@ -219,6 +250,8 @@ class Worker:
                 pid=s.pid,
                 slots=s.slots,
                 inventory=s.inventory,
+                pool=s.pool,
+                pool_job=s.pool_job,
             )
         )
         self._heartbeat_s, self._epoch = welcome.heartbeat_s, welcome.hub_epoch
@@ -249,11 +282,15 @@ class Worker:
         )
         if reply.hub_epoch != self._epoch:
             self._registered = False  # another daemon: introduce ourselves again
+        self.wanted = reply.wanted
         for command in reply.commands:
             self._obey(command)
         return reply.commands
 
     def _obey(self, command: Command) -> None:
+        if command.kind in ("fetch_log", "fetch_trace"):
+            self._hub.answer(command.id, answer(command, self.runs, self.settings.worker_id))
+            return
         job = self._jobs.get(command.attempt_id)
         if job is None:
             return

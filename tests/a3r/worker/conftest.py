@@ -20,6 +20,7 @@ from a3r.testing.fake_hub import FakeHub
 from a3r.testing.waiting import retry_until as until
 from a3r.worker import supervisor
 from a3r.worker.folder import AttemptFolder
+from a3r.worker.identity import inventory
 from a3r.worker.job import WorkerSettings
 from a3r.worker.processes import Launcher, Process, read_json, supervisor_argv, sweep
 from a3r.worker.worker import Worker
@@ -168,8 +169,13 @@ class Lab:
         argv = [str(self.home), str(tar), attempt.spec.model_dump_json()]
         return subprocess.Popen([sys.executable, "-c", code, *argv])
 
-    def worker(self, terminal=None, slots=2) -> Worker:
-        settings = WorkerSettings(self.home, "w-1", "host", os.getpid(), slots, tick_s=0.15)
+    until = staticmethod(until)
+
+    def worker(self, terminal=None, slots=2, gpus=None) -> Worker:
+        found = inventory(self.home, gpus)
+        settings = WorkerSettings(
+            self.home, "w-1", "host", os.getpid(), slots, found, tick_s=0.15, gpus=gpus
+        )
         worker = Worker(settings, self.hub, terminal, os.environ)
         self.workers.append(worker)
         worker.start()

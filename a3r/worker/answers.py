@@ -1,0 +1,74 @@
+"""Answers to questions that a person asks through the hub: a piece of a log on this host, the trace of an episode."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from a3r.core.errors import A3RError
+from a3r.core.wire import Command, CommandAnswer
+from a3r.worker.folder import AttemptFolder
+from a3r.worker.prepare import admin_token
+from a3r.worker.processes import read_json
+from swarm.client import SwarmClient
+from swarm.protocol.errors import SwarmError
+
+MOST_BYTES = 4 * 2**20
+TRACE_DEADLINE_S = 5.0
+
+
+class LogRange(BaseModel):
+    """What ``fetch_log`` says; the name is that of a role, never a path."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9._-]{0,99}$")
+    offset: int = 0
+    """Negative: from the end."""
+    limit: int = Field(default=65_536, ge=1, le=MOST_BYTES)
+
+
+class TraceOf(BaseModel):
+    """What ``fetch_trace`` says."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    episode_id: str = Field(min_length=1, max_length=200)
+
+
+def answer(command: Command, runs: Path, worker_id: str) -> CommandAnswer:
+    """The answer to a question; never raises for what a question or a host may hold: the reason is in ``error`` then."""
+    try:
+        folder = AttemptFolder.of(runs, command.attempt_id)
+        kinds = {"fetch_log": _log, "fetch_trace": _trace}
+        result = kinds[command.kind](folder, command.args)
+    except (A3RError, SwarmError, OSError, ValueError, KeyError) as error:
+        said = f"{type(error).__name__}: {error}"[:2000]
+        if isinstance(error, ValidationError):
+            said = "; ".join(e["msg"] for e in error.errors(include_url=False))
+        return CommandAnswer(worker_id=worker_id, ok=False, result={"error": said})
+    return CommandAnswer(worker_id=worker_id, ok=True, result=result)
+
+
+def _log(folder: AttemptFolder, args: dict[str, Any]) -> dict[str, Any]:
+    asked = LogRange.model_validate(args)
+    with folder.log(asked.name).open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        begin = max(0, size + asked.offset) if asked.offset < 0 else min(asked.offset, size)
+        file.seek(begin)
+        data = file.read(asked.limit)
+    return {"data_b64": base64.b64encode(data).decode(), "offset": begin, "size": size}
+
+
+def _trace(folder: AttemptFolder, args: dict[str, Any]) -> dict[str, Any]:
+    asked = TraceOf.model_validate(args)
+    ready = read_json(folder.path / "ready.json")
+    if ready is None:
+        raise FileNotFoundError("the attempt's server does not run; its journal is in the folder")
+    url, token = str(ready["url"]), admin_token(folder)
+    with SwarmClient(url, token, timeout_s=TRACE_DEADLINE_S) as client:
+        return {"trace": client.trace(asked.episode_id).model_dump(mode="json")}
