@@ -48,7 +48,7 @@ def batch_size(view: RunView) -> Answer:
 
 
 def staleness(view: RunView) -> Answer:
-    """Samples older than the blueprint allows were trained on; 0 when training is synchronous."""
+    """Steps trained on samples of older weights than the blueprint allows (synchronous: of any older ones)."""
     values = view.series("staleness_max")
     if not values:
         return Unchecked("no step recorded the age of its samples")

@@ -12,7 +12,7 @@ OVERLAP_INVALID = 0.05
 
 
 def base_weights(view: RunView) -> Answer:
-    """The initial round was answered by the base model that the blueprint names."""
+    """The run began with other weights than the blueprint names."""
     servers = view.blueprint.document.get("servers", [])
     planned = known_fingerprint(servers[0].get("model_fingerprint") if servers else "")
     initial = view.rounds.get("initial")
@@ -27,7 +27,7 @@ def base_weights(view: RunView) -> Answer:
 
 
 def final_weights(view: RunView) -> Answer:
-    """The final round was answered by the weights that the last step left, and every other round by those of its step."""
+    """The final round was answered by other weights than the last step left (suspect: an interim round by others than its step's)."""
     after = {s.step: known_fingerprint(s.fingerprint) for s in view.steps}
     looked = False
     for name, found in view.rounds.items():
@@ -45,7 +45,7 @@ def final_weights(view: RunView) -> Answer:
 
 
 def evaluator_seal(view: RunView) -> Answer:
-    """Every round used the planned items and the planned scorer, and the two rounds that are compared the same items."""
+    """A round used other items or another scorer than planned, or the two rounds that are compared differ in their items."""
     planned = view.blueprint.document["evaluator"]
     wanted = (planned["item_set_hash"], planned["source_hash"])
     for found in view.rounds.values():
@@ -70,7 +70,7 @@ def evaluator_seal(view: RunView) -> Answer:
 
 
 def seed_proven(view: RunView) -> Answer:
-    """The run's own record states the planned seed."""
+    """The run's own record does not state the planned seed."""
     seed = view.attempt.summary.get("seed")
     if seed == view.run.seed and isinstance(seed, int):
         return None

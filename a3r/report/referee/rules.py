@@ -20,7 +20,7 @@ class Rule(NamedTuple):
 
     @property
     def meaning(self) -> str:
-        """First line of its docstring: what is wrong when it speaks, or what it makes sure of."""
+        """First line of its docstring: what is wrong when it speaks."""
         return (self.check.__doc__ or "").strip().split("\n")[0]
 
 
