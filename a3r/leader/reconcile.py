@@ -23,6 +23,7 @@ from a3r.leader.review_gate import pass_review
 from a3r.leader.stopping import wind_down
 from a3r.leader.sweep import SweepPlanner
 from a3r.leader.tick import Tick
+from a3r.leader.understanding.adopting import adopt
 from a3r.store.rows import CampaignRow
 from a3r.store.store import Store
 
@@ -95,6 +96,8 @@ def _step(store: Store, clock: Clock, workspace: Workspace, campaign: CampaignRo
     stopping = campaign.stop_requested_at is not None
     if campaign.state in FINAL or (campaign.state in HELD and not stopping):
         return False
+    if not campaign.goal_spec:
+        return _unread(store, clock, campaign, stopping=stopping)
     goal = GoalSpec.model_validate(campaign.goal_spec)
     tick = Tick(store, clock, workspace, PLANNERS[campaign.planner], campaign, goal)
     if campaign.state is CampaignState.CONCLUDING:
@@ -107,3 +110,11 @@ def _step(store: Store, clock: Clock, workspace: Workspace, campaign: CampaignRo
     if stage.state is StageState.PLANNED:
         return pass_review(tick, stage)
     return run_stage(tick, stage)
+
+
+def _unread(store: Store, clock: Clock, campaign: CampaignRow, *, stopping: bool) -> bool:
+    """A goal in prose that nobody has understood yet: nothing was run, so a stop needs no report."""
+    if not stopping:
+        return adopt(store, clock, campaign)
+    store.set_campaign_state(campaign.id, CampaignState.STOPPED, failure=campaign.failure)
+    return True

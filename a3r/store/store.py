@@ -21,6 +21,7 @@ from a3r.store.finishing import FinishBook
 from a3r.store.history import HistoryBook
 from a3r.store.jobs import JobBook
 from a3r.store.llm_calls import LlmCallBook
+from a3r.store.readings import ReadingBook
 from a3r.store.reviews import ReviewBook
 from a3r.store.revisions import RevisionBook
 from a3r.store.runs import RunBook
@@ -46,6 +47,7 @@ class Store(
     RevisionBook,
     JobBook,
     LlmCallBook,
+    ReadingBook,
     AmendmentBook,
     FindingBook,
 ):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from a3r.core.errors import A3RError, NotFound, ReplyInvalid
 from a3r.core.llm import ModelMessage
-from a3r.core.types import AttemptState
+from a3r.leader.clients.remedy import is_code_fault
 from a3r.leader.goal import GoalSpec
 from a3r.leader.jobs import JobContext
 from a3r.leader.llm.tools import quoted
@@ -20,13 +20,10 @@ from a3r.leader.llm_planner.proposing import AskClient, Proposing, still_open
 from a3r.leader.llm_planner.rails import admit, rooms
 from a3r.leader.llm_planner.toolbox import Tools
 from a3r.report.export import records_from_store
-from a3r.report.records import Records
+from a3r.report.records import Records, RunRecord
 
 PURPOSE = "plan"
 TRIES = 3
-REPAIRABLE = frozenset(
-    {"import_error", "syntax_error", "client_crash", "data_missing", "evaluator_crash"}
-)
 
 
 def plan_stage(context: JobContext) -> dict[str, Any]:
@@ -119,31 +116,39 @@ def _looking(context: JobContext, goal: GoalSpec, records: Records) -> Looking:
 
 def earlier_findings(context: JobContext, words: str) -> list[dict[str, Any]]:
     """What other campaigns of the workspace found, best match first."""
-    return []
+    found = context.store.search_findings(words, 10, without=context.campaign.id)
+    return [{"text": f.text, "question": f.question, "campaign": f.campaign_id} for f in found]
 
 
 def _clients(context: JobContext, records: Records) -> AskClient:
     def ask(kind: Literal["write_client", "repair"], subject: str) -> str:
-        name = subject if kind == "write_client" else _failed_attempt(records, subject)
+        if kind == "write_client":
+            name, payload = subject, {"task": subject}
+        else:
+            name, payload = _failed(context, _run_named(records, subject))
         job_id = f"{context.campaign.id}/{kind}/{name}"
-        payload = {"task": name} if kind == "write_client" else {"attempt": name}
         context.store.ensure_job(job_id, context.campaign.id, kind, payload, context.clock.time())
         return f"filed as {job_id}: it is checked, tried and reviewed before anything runs with it"
 
     return ask
 
 
-def _failed_attempt(records: Records, run_name: str) -> str:
-    """The last attempt of a run that failed in its client's code."""
+def _failed(context: JobContext, run: RunRecord) -> tuple[str, dict[str, str]]:
+    """The last attempt of a run whose client's code ended it, and what a repair needs to know."""
+    attempts = context.store.attempts_of_run(run.id)
+    if not attempts or not is_code_fault(attempts[-1]):
+        raise A3RError(
+            "the client's code did not end that run's last attempt: no repair would help"
+        )
+    last = attempts[-1]
+    revision = context.store.revision_in_force(run.blueprint_id)
+    blueprint = context.store.blueprint(run.blueprint_id)
+    sha = blueprint.artifact_sha if revision is None else revision.artifact_sha
+    return last.id, {"attempt": last.id, "blueprint": blueprint.id, "base_sha": sha}
+
+
+def _run_named(records: Records, name: str) -> RunRecord:
     for run in records.runs:
-        if run_name not in (run.id, f"{records.blueprint(run.blueprint_id).name} seed {run.seed}"):
-            continue
-        last = run.attempts[-1] if run.attempts else None
-        if last is None or last.state != AttemptState.FAILED:
-            raise A3RError(f"the last attempt of {run_name!r} did not fail")
-        if last.failure not in REPAIRABLE:
-            raise A3RError(
-                f"{run_name!r} failed by {last.failure!r}, which no other code would mend"
-            )
-        return last.id
-    raise NotFound(f"there is no run {run_name!r}; `list_runs` names them")
+        if name in (run.id, f"{records.blueprint(run.blueprint_id).name} seed {run.seed}"):
+            return run
+    raise NotFound(f"there is no run {name!r}; `list_runs` names them")

@@ -175,13 +175,17 @@ def _lying_plan(request: ModelRequest, lie: str) -> Answer:
         used("finish", {"rationale": lie}, call_id="lie-5"),
         said({"action": "stage", "stage": {**stage, "rationale": lie}, "rationale": lie}),
     ]
-    if turn < len(moves):
-        return moves[turn]
+    if not _was_refused(request):
+        return moves[min(turn, len(moves) - 1)]
     if first is not None:
         return said({"action": "stage", "stage": {**first, "rationale": ""}})
-    if turn == len(moves):
+    if turn == 1:
         return used("finish", {"insist": True, "rationale": lie})
     return said({"action": "finish", "rationale": lie})
+
+
+def _was_refused(request: ModelRequest) -> bool:
+    return any("That can not be done" in m.content for m in request.messages if m.role == "user")
 
 
 def _lying_remarks(request: ModelRequest, lie: str) -> Answer:
