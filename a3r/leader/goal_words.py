@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import JsonValue
+
 from a3r.leader.factors import Scalar
 from a3r.leader.goal import GoalSpec
 from a3r.report.numbers import listed
@@ -86,9 +88,15 @@ def _named_levels(spec: GoalSpec) -> list[str]:
     out: list[str] = []
     for name, factor in spec.factors.items():
         if factor.values is not None:
-            told = "; ".join(f"{level} is {factor.value(level)}" for level in factor.levels)
+            told = "; ".join(f"{x} is {_value_text(factor.value(x))}" for x in factor.levels)
             out.append(f"Levels of {name}: {told}.")
     return out
+
+
+def _value_text(value: JsonValue) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} = {v}" for k, v in value.items())
+    return str(value)
 
 
 def _extras(spec: GoalSpec) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from a3r.core.types import TERMINAL_RUNS, RunState
+from a3r.report.early_end import early_end_fault, last_step
 from a3r.report.question import Question
 from a3r.report.records import BlueprintRecord, EvalRecord, Records, RunRecord, Scalar, StageRecord
 from a3r.report.referee import referee
@@ -140,7 +141,7 @@ def _measure(
         absent = ", ".join(name for name, found in rounds.items() if found is None)
         return _Measured(excluded=f"no {absent} evaluation round")
     missing = missing_items(initial) + missing_items(final)
-    fault = _rounds_fault(blueprint, initial, final, question)
+    fault = _rounds_fault(blueprint, last_step(blueprint, run), initial, final, question)
     if fault:
         return _Measured(missing=missing, excluded=fault)
     before, after = _round_mean(initial), _round_mean(final)
@@ -170,20 +171,23 @@ def _proof_fault(records: Records, blueprint: BlueprintRecord, run: RunRecord) -
         return "the run's own record does not state its seed"
     if seed != run.seed:
         return f"planned seed {run.seed}, but the run's own record says {seed!r}"
-    wanted = blueprint.stop_at_step
-    steps = [s.step for s in records.steps_of(run.id)]
-    if wanted is not None and steps != list(range(1, wanted + 1)):
-        return f"{len(set(steps))} of {wanted} step records"
-    return ""
+    wanted = last_step(blueprint, run)
+    steps = records.steps_of(run.id)
+    if wanted is not None and [s.step for s in steps] != list(range(1, wanted + 1)):
+        return f"{len({s.step for s in steps})} of {wanted} step records"
+    return early_end_fault(blueprint, run, steps)
 
 
 def _rounds_fault(
-    blueprint: BlueprintRecord, initial: EvalRecord, final: EvalRecord, question: Question
+    blueprint: BlueprintRecord,
+    last: int | None,
+    initial: EvalRecord,
+    final: EvalRecord,
+    question: Question,
 ) -> str:
     evaluator: dict[str, object] = blueprint.document["evaluator"]
     if initial.policy_version != 0:
         return f"the initial round was played at version {initial.policy_version}, not 0"
-    last = blueprint.stop_at_step
     if last is not None and (initial.step, final.step) != (0, last):
         return f"the rounds were played at steps {initial.step} and {final.step}, not 0 and {last}"
     for found in (initial, final):

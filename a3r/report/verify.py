@@ -16,6 +16,7 @@ from a3r.core.errors import A3RError, VerificationFailed
 from a3r.core.hashing import bytes_hash, content_hash
 from a3r.core.types import RunState
 from a3r.report.differences import first_difference
+from a3r.report.early_end import last_step
 from a3r.report.export import records_from_store
 from a3r.report.figures import figures
 from a3r.report.files import encode, read_file, read_records
@@ -187,7 +188,7 @@ def _incomplete(records: Records, run_id: str) -> str:
     attempt = run.accepted()
     if attempt is None:
         return "succeeded without an accepted attempt"
-    wanted = records.blueprint(run.blueprint_id).stop_at_step or 0
+    wanted = last_step(records.blueprint(run.blueprint_id), run) or 0
     if [s.step for s in records.steps_of(run_id)] != list(range(1, wanted + 1)):
         return f"its step records are not 1 to {wanted}"
     for name in ("initial", "final"):
