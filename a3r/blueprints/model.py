@@ -43,7 +43,9 @@ class SandboxSpec(Section):
     open_files: int = Field(default=4096, ge=64)
     file_mb: int | None = Field(default=None, ge=1)
     hosts: tuple[str, ...] = ()
-    """Names that the process may reach besides its swarm servers, where the platform can tell them apart."""
+    """Names (or ``name:port``) that the process may reach besides its swarm servers, where the platform can tell them apart."""
+    readable: tuple[str, ...] = ()
+    """Folders and files with data that it may read besides its code."""
 
 
 class StopRule(Section):
@@ -165,6 +167,13 @@ class Blueprint(Section):
             msg = f"factors, fixed and arguments hold JSON values only: {err}"
             raise ValueError(msg) from err
         return self
+
+    def with_client(self, tree_hash: str) -> Blueprint:
+        """The same experiment with another first client, as after a repair. What was approved is this object, not that one."""
+        first, *others = self.clients
+        return self.model_copy(
+            update={"clients": (first.model_copy(update={"tree_hash": tree_hash}), *others)}
+        )
 
     def content_hash(self) -> str:
         """Hash of everything: what an approval binds to."""

@@ -1,4 +1,4 @@
-"""``a3r blueprint``: list show approve reject."""
+"""``a3r blueprint``: list show approve reject, revisions diff."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from a3r.cli import new_group
+from a3r.cli import revision as revisions
 from a3r.cli.edge import JsonOption, emit, fields, hub, reported, table
+from a3r.cli.revision import diff, list_revisions
 from a3r.core.errors import A3RError
 from a3r.core.types import ReviewStatus
 
@@ -38,6 +40,12 @@ HashOption = Annotated[
 ]
 
 
+RevisionOption = Annotated[
+    int | None,
+    typer.Option("--revision", min=1, help="The verdict is on this revision of its client."),
+]
+
+
 class ReviewUsage(A3RError):
     """Neither or both of a blueprint and a stage were named."""
 
@@ -52,6 +60,8 @@ def register(app: typer.Typer) -> None:
     group.command("show")(show)
     group.command("approve")(approve)
     group.command("reject")(reject)
+    group.command("revisions")(list_revisions)
+    group.command("diff")(diff)
     app.add_typer(group, name="blueprint")
 
 
@@ -116,9 +126,16 @@ def approve(
     stage: StageOption = None,
     content_hash: HashOption = None,
     note: Annotated[str, typer.Option(help="Kept with the verdict.")] = "",
+    revision: RevisionOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Approve one blueprint, or with --stage all that await a verdict. An approval binds to the content's hash."""
+    """Approve one blueprint, or with --stage all that await a verdict. An approval binds to the content's hash.
+
+    With --revision: let runs use this changed client (`a3r blueprint diff` shows it).
+    """
+    if revision is not None:
+        _decide_revision(ReviewStatus.APPROVED, blueprint, stage, revision, as_json=as_json)
+        return
     _decide(ReviewStatus.APPROVED, blueprint, stage, content_hash, note, as_json=as_json)
 
 
@@ -130,9 +147,16 @@ def reject(
     changes: Annotated[
         bool, typer.Option("--changes", help="Ask for changes; not a final no.")
     ] = False,
+    revision: RevisionOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Reject one blueprint, or with --stage all that await a verdict; --changes asks for another version."""
+    """Reject one blueprint, or with --stage all that await a verdict; --changes asks for another version.
+
+    With --revision: this changed client is not used; the runs that need it end as failed.
+    """
+    if revision is not None:
+        _decide_revision(ReviewStatus.REJECTED, blueprint, stage, revision, as_json=as_json)
+        return
     verdict = ReviewStatus.CHANGES_REQUESTED if changes else ReviewStatus.REJECTED
     _decide(verdict, blueprint, stage, content_hash, note, as_json=as_json)
 
@@ -166,6 +190,23 @@ def _decide(
             f"{r['name']}: {r['verdict']} ({r['content_hash'][:12]})" for r in done["reviewed"]
         ]
         emit(done, lines, as_json=as_json)
+
+
+def _decide_revision(
+    verdict: ReviewStatus,
+    blueprint: str | None,
+    stage: str | None,
+    revision: int,
+    *,
+    as_json: bool,
+) -> None:
+    with reported(as_json=as_json):
+        if blueprint is None or stage is not None:
+            raise ReviewUsage(
+                "--revision is of one blueprint.",
+                hint="e.g. a3r blueprint approve CAMPAIGN/NAME --revision 1",
+            )
+        revisions.decide(blueprint, revision, verdict, as_json=as_json)
 
 
 def _send(client: HubClient, blueprint: str | None, stage: str | None, body: Json) -> Json:

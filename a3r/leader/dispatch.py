@@ -13,11 +13,12 @@ from a3r.core.types import (
     RunState,
     StageState,
 )
-from a3r.leader.retry import may_retry, reason_of
+from a3r.leader.clients.remedy import Next, after_failure, awaits_person
+from a3r.leader.retry import may_retry, of_last_client, reason_of
 from a3r.leader.review_gate import DECIDED
 from a3r.leader.sweep_steps import evidence_of
 from a3r.leader.tick import Tick
-from a3r.report.analysis import minimum
+from a3r.report.analysis import analyse
 from a3r.store.rows import AttemptRow, BlueprintRow, RunRow, StageRow
 
 AHEAD = 2
@@ -70,8 +71,12 @@ def _settle_and_queue(tick: Tick, blueprints: list[BlueprintRow], runs: list[Run
         limit = blueprint.blueprint.limits.max_attempts
         if blueprint.review is ReviewStatus.REJECTED:
             continue
-        if not may_retry(attempts, limit):
-            _end_after(tick, run, attempts, limit)
+        remedy = after_failure(tick, blueprint, attempts)
+        if remedy is Next.WAIT:
+            continue
+        tried = of_last_client(attempts)
+        if remedy is Next.AS_BEFORE and not may_retry(tried, limit):
+            _end_after(tick, run, tried, limit)
         elif blueprint.review is ReviewStatus.APPROVED and room > 0:
             _note_retry(tick, blueprint, attempts)
             tick.store.queue_attempt(run.id, tick.now)
@@ -179,7 +184,7 @@ def _stop_blocked(tick: Tick) -> bool:
 def _show_state(tick: Tick, blueprints: list[BlueprintRow], runs: list[RunRow]) -> bool:
     """``awaiting_review`` while nothing can go on without a verdict (an edit voided it), else ``running``."""
     by_id, of_run = {b.id: b for b in blueprints}, {r.id: r for r in runs}
-    undecided = any(b.review not in DECIDED for b in blueprints)
+    undecided = any(b.review not in DECIDED for b in blueprints) or awaits_person(tick)
     if undecided and not _able(tick, by_id, of_run):
         return tick.enter(CampaignState.AWAITING_REVIEW)
     return tick.enter(CampaignState.RUNNING)
@@ -205,7 +210,7 @@ def _finish_stage(
         text = _all_failed(stage, failed)
         if not _was_blocked_for(tick, text):
             return tick.enter(CampaignState.BLOCKED, failure=text)
-    analysis = minimum(tick.records())
+    analysis = analyse(tick.records())
     tick.store.set_stage_state(stage.id, StageState.ANALYSED, dict(evidence_of(analysis)))
     return True
 

@@ -30,13 +30,27 @@ ITEM_SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
+class SealedBundle:
+    """A sealed evaluator, packed and kept."""
+
+    artifact: str
+    """sha256 of its tar in the store."""
+    tree_hash: str
+    item_set_hash: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClientBundle:
-    """A generated client, packed."""
+    """A client, packed."""
 
     data: bytes
     """tar of the client's folder."""
     tree_hash: str
     template: str
+    """Where it comes from: a template's name, ``code`` (the user's folder), ``written`` (by a language model)."""
+    sealed: SealedBundle | None = None
+    """None: its task is a registered one."""
 
 
 def client_bundle(task: str) -> ClientBundle:
@@ -87,7 +101,17 @@ def blueprint_name(factors: dict[str, Scalar], stage: int) -> str:
     return "-".join([f"s{stage}", *(short_label(name, value) for name, value in factors.items())])
 
 
-def _evaluator(goal: GoalSpec, name: str) -> EvaluatorSpec:
+def _evaluator(goal: GoalSpec, name: str, sealed: SealedBundle | None) -> EvaluatorSpec:
+    if sealed is not None:
+        return EvaluatorSpec(
+            task=name,
+            items=goal.metric.items,
+            item_seed=ITEM_SEED,
+            item_set_hash=sealed.item_set_hash,
+            source_hash=sealed.tree_hash,
+            artifact=sealed.artifact,
+            rounds=rounds_of(goal),
+        )
     task = TASKS[name].scored
     return EvaluatorSpec(
         task=name,
@@ -99,13 +123,18 @@ def _evaluator(goal: GoalSpec, name: str) -> EvaluatorSpec:
     )
 
 
-def _client(goal: GoalSpec, cell: CellSettings, client: ClientBundle) -> ClientSpec:
-    arguments: dict[str, Any] = {
+def client_arguments(goal: GoalSpec, own: Mapping[str, Any]) -> dict[str, Any]:
+    """What a client is told: its cell's ``own`` arguments, and what the campaign itself decides."""
+    return {
         "parallel": PARALLEL,
-        **cell.arguments,
+        **own,
         "held_out_items": goal.metric.items,
         "held_out_seed": ITEM_SEED,
     }
+
+
+def _client(goal: GoalSpec, cell: CellSettings, client: ClientBundle) -> ClientSpec:
+    arguments = client_arguments(goal, cell.arguments)
     return ClientSpec(
         template=client.template,
         tree_hash=client.tree_hash,
@@ -135,11 +164,11 @@ def _blueprint(
         fixed=dict(goal.settings),
         servers=(server,),
         clients=(_client(goal, cell, client),),
-        evaluator=_evaluator(goal, cell.task),
+        evaluator=_evaluator(goal, cell.task, client.sealed),
         metric=MetricSpec(
             name=goal.metric.name,
             direction=goal.metric.direction,
-            protocol=TASKS[cell.task].protocol,
+            protocol=client.sealed.protocol if client.sealed else TASKS[cell.task].protocol,
         ),
         seeds=row.seeds,
         limits=cell.limits,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from a3r.core.types import CampaignState
-from a3r.leader.experiment import build_blueprints, client_bundle, tasks_of
+from a3r.leader.clients.sourcing import clients_for
+from a3r.leader.experiment import build_blueprints, tasks_of
+from a3r.leader.findings import look_up
 from a3r.leader.plan import Conclusion, EndReason, Pending, StagePlan
 from a3r.leader.tick import Tick
 
@@ -12,6 +14,8 @@ def plan_next(tick: Tick) -> bool:
     """Plan the next stage or conclude. Repeats to the same rows: the planner is a pure function of what is recorded."""
     if tick.wall_clock_is_up():
         return end_with(tick, "wall_clock")
+    if not tick.store.stages(tick.id):
+        look_up(tick)
     outcome = tick.planner.next(tick.goal, tick.records())
     if isinstance(outcome, Conclusion):
         return _conclude(tick, outcome)
@@ -42,6 +46,9 @@ def _conclude(tick: Tick, conclusion: Conclusion) -> bool:
 
 
 def _add_stage(tick: Tick, plan: StagePlan) -> bool:
+    clients = clients_for(tick, tasks_of(tick.goal, plan))
+    if clients is None:
+        return False
     stages = tick.store.stages(tick.id)
     number = len(stages) + 1
     tick.enter(CampaignState.PLANNING)
@@ -51,7 +58,6 @@ def _add_stage(tick: Tick, plan: StagePlan) -> bool:
         plan.why,
         plan.evidence,
     )
-    clients = {task: client_bundle(task) for task in tasks_of(tick.goal, plan)}
     shas = {c.tree_hash: tick.store.put_artifact(c.data) for c in clients.values()}
     blueprints = build_blueprints(tick.goal, plan, number, clients, tick.goal_dir)
     tick.store.add_stage(

@@ -27,6 +27,11 @@ def may_retry(attempts: list[AttemptRow], max_attempts: int) -> bool:
     return last.failure is None or last.failure not in PERMANENT
 
 
+def of_last_client(attempts: list[AttemptRow]) -> list[AttemptRow]:
+    """The attempts that ran the same revision of the client as the last one: a repaired client is tried anew."""
+    return [a for a in attempts if a.revision == attempts[-1].revision]
+
+
 def reason_of(attempts: list[AttemptRow], max_attempts: int) -> str:
     """Why the run ends here, in words."""
     last = attempts[-1]

@@ -24,8 +24,14 @@ FORBIDDEN_NAMES = frozenset(
 REQUIRED_FUNCTIONS = ("run_agent", "reward", "train", "evaluate", "main")
 
 
-def check_folder(folder: Path, entry: str = "client.py") -> list[str]:
-    """Problems of every Python file in ``folder`` and of its ``entry``; empty = fine."""
+HELD_OUT_KEYS = frozenset({"items_file", "out_file"})
+"""Keys of the spec that only the evaluation may touch."""
+
+
+def check_folder(
+    folder: Path, entry: str = "client.py", functions: tuple[str, ...] = REQUIRED_FUNCTIONS
+) -> list[str]:
+    """Problems of every Python file in ``folder`` and of its ``entry`` (which must define ``functions``); empty = fine."""
     if not (folder / entry).is_file():
         return [f"there is no {entry}"]
     siblings = frozenset(p.stem for p in folder.glob("*.py"))
@@ -36,7 +42,7 @@ def check_folder(folder: Path, entry: str = "client.py") -> list[str]:
         except UnicodeDecodeError:
             problems.append(f"{file.name} is not UTF-8")
             continue
-        required = REQUIRED_FUNCTIONS if file == folder / entry else ()
+        required = functions if file == folder / entry else ()
         problems += [
             f"{file.name}: {p}" for p in check_source(source, siblings=siblings, required=required)
         ]
@@ -66,7 +72,63 @@ def check_source(
     defined = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
     missing = [f"there is no function {name}()" for name in required if name not in defined]
     found = [p for node in ast.walk(tree) for p in _problems(node, siblings)]
+    found += [*_addresses(tree), *_held_out_in_training(tree)]
     return missing + [text for _, text in sorted(found)]
+
+
+def top_functions(source: str) -> dict[str, str]:
+    """Name -> code of each top-level function, without comments and layout; empty when the code does not parse."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return {}
+    return {n.name: ast.dump(n) for n in tree.body if isinstance(n, _FUNCTION)}
+
+
+def words_of(source: str) -> frozenset[str]:
+    """Every string constant, e.g. the names of the arguments that a client reads; empty when the code does not parse."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return frozenset()
+    return frozenset(text for n in ast.walk(tree) if (text := _text(n)) is not None)
+
+
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _text(node: ast.AST) -> str | None:
+    """The value of a string constant."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _addresses(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Addresses in the code: a client talks to the URL that it is given, and to nobody else. Docstrings may name some."""
+    prose = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    for node in ast.walk(tree):
+        text = _text(node)
+        if text is not None and "://" in text and id(node) not in prose:
+            line = getattr(node, "lineno", 0)
+            yield line, f"line {line}: names the address {text[:60]!r}"
+
+
+def _held_out_in_training(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The held-out items in what ``train`` calls, directly or through functions of this file."""
+    functions = {n.name: n for n in tree.body if isinstance(n, _FUNCTION)}
+    todo = [name for name in ("train", "run_agent", "reward") if name in functions]
+    seen: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for node in ast.walk(functions[name]):
+            if isinstance(node, ast.Name) and node.id in functions:
+                todo.append(node.id)
+            text = _text(node)
+            if text in HELD_OUT_KEYS:
+                line = getattr(node, "lineno", 0)
+                yield line, f"line {line}: {name}() reads {text!r} of the evaluation in training"
 
 
 def _problems(node: ast.AST, siblings: frozenset[str]) -> Iterator[tuple[int, str]]:

@@ -13,6 +13,7 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from a3r.core.types import RevisionState
 from a3r.report.cleaning import Cleaner
 from a3r.report.ledger import ledger
 from a3r.report.records import (
@@ -207,6 +208,11 @@ def _stages(store: Store, campaign_id: str) -> tuple[StageRecord, ...]:
 
 
 def _blueprints(store: Store, campaign_id: str) -> tuple[BlueprintRecord, ...]:
+    revised = {
+        r.blueprint_id: r.tree_hash
+        for r in store.revisions(campaign_id)
+        if r.state is RevisionState.APPROVED
+    }
     return tuple(
         BlueprintRecord(
             id=b.id,
@@ -214,7 +220,10 @@ def _blueprints(store: Store, campaign_id: str) -> tuple[BlueprintRecord, ...]:
             name=b.name,
             version=b.version,
             content_hash=b.content_hash,
-            cell_hash=b.cell_hash,
+            # With the client that its runs ended with: a later stage starts with the repaired one, and both are the same cell.
+            cell_hash=b.blueprint.with_client(revised[b.id]).cell_hash()
+            if b.id in revised
+            else b.cell_hash,
             review=b.review.value,
             document=b.blueprint.model_dump(mode="json"),
         )

@@ -396,6 +396,8 @@ HARMLESS = (
     "held_attempts", "last_event_seq", "campaign", "campaigns", "stages", "blueprints", "blueprint", "reviews", "approved", "may_run", "runs", "run", "pending_work",
     "attempts", "attempts_of_run", "attempts_of_worker", "attempt", "steps", "eval_rounds", "events", "decisions", "deviations",
     "workers", "artifact", "log_path", "log_names", "read_log", "close", "open", "put_artifact",
+    "revisions", "revision", "revision_in_force", "jobs", "job", "amendments", "findings", "search_findings", "llm_calls", "calls_of",
+    "llm_spent", "command", "open_commands", "wanted_of", "worker_token", "worker_tokens",
 )  # fmt: skip
 """Reads, and the artifact that is named by its own bytes; after everything else the next write must be a new one."""
 
