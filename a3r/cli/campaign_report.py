@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from a3r.cli.campaign_bundle import checked, is_bundle
 from a3r.cli.edge import JsonOption, emit, hub, reported, say, workspace
 from a3r.core.errors import NotFound, VerificationFailed, WorkspaceError
 
@@ -70,7 +71,8 @@ def verify(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="PATH|CAMPAIGN", help="A report's folder, its report.md, or a campaign."
+            metavar="PATH|CAMPAIGN",
+            help="A report's folder, its report.md, a bundle made by export, or a campaign.",
         ),
     ],
     as_json: JsonOption = False,
@@ -81,7 +83,9 @@ def verify(
     """
     with reported(as_json=as_json):
         path = Path(target)
-        if path.exists():
+        if path.is_file() and is_bundle(path):
+            folder, result = path, checked(path)
+        elif path.exists():
             folder = path if path.is_dir() else path.parent
             _require_report(path, folder)
             ws = _workspace_or_none()

@@ -2,26 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from a3r.blueprints.model import Blueprint, ClientSpec, EvaluatorSpec, ServerSpec
-from a3r.core.types import CampaignState, ReviewMode, ReviewStatus
-from a3r.core.wire import EvalItem, EvalRound, EventReport
+from a3r.core.types import CampaignState
+from a3r.core.wire import EventReport
 from a3r.report.analysis import minimum
-from a3r.report.export import records_from_store
-from a3r.report.records import Records
 from a3r.report.verify import verify
 from a3r.report.write import write_report
-from a3r.store.rows import AttemptRow, BlueprintRow
 from a3r.store.store import Store
 from a3r.testing.edits import with_item
-from a3r.testing.records import synthetic_goal
-from swarm.protocol.config import TrainConfig
-
-STEPS, ITEMS = 2, 10
-PLAN = {"question": "which?", "predictions": ["4"], "decision_table": [], "stop_rule": "done"}
+from a3r.testing.stored import StoredCampaign, blueprint, eval_round
 
 
 @pytest.fixture
@@ -31,88 +22,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def blueprint(level: int, seeds: tuple[int, ...]) -> Blueprint:
-    return Blueprint(
-        name=f"s1-b{level}",
-        purpose="see",
-        factors={"train_batch_size": level},
-        servers=(ServerSpec(train=TrainConfig(stop_at_step=STEPS)),),
-        clients=(ClientSpec(template="calculator", tree_hash="t" * 64),),
-        evaluator=EvaluatorSpec(
-            task="calculator", items=ITEMS, item_set_hash="items", source_hash="scorer"
-        ),
-        seeds=seeds,
-    )
-
-
-def eval_round(token: int, name: str, right: int) -> EvalRound:
-    version = 0 if name == "initial" else STEPS
-    items = [
-        EvalItem(
-            item_id=f"i{n}",
-            reward=float(n < right),
-            policy_version=version,
-            calls=2,
-            truncated_calls=0,
-        )
-        for n in range(ITEMS)
-    ]
-    return EvalRound(
-        fencing_token=token,
-        name=name,
-        step=version,
-        policy_version=version,
-        planned=ITEMS,
-        item_set_hash="items",
-        evaluator_hash="scorer",
-        fingerprint="base" if version == 0 else "moved",
-        items=items,
-    )
-
-
-class Campaign:
-    """A campaign that is driven through the store's own verbs."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        spec = synthetic_goal((2, 4), (None,), items=ITEMS)
-        row = store.create_campaign(
-            "Study", "# goal\n", "/goals", spec, ReviewMode.STAGE, "sweep", 1000.0
-        )
-        self.id = row.id
-        store.set_campaign_state(self.id, CampaignState.RUNNING)
-        store.upsert_worker("w1", "box", 1, 2, {"cpus": 2, "host": "box"}, 1000.0)
-
-    def stage(self, kind: str, cells: list[Blueprint]) -> list[BlueprintRow]:
-        stage = self.store.add_stage(self.id, kind, PLAN, [(b, "a" * 64) for b in cells], 1001.0)
-        rows = self.store.blueprints(self.id, stage.id)
-        for row in rows:
-            self.store.review(row.id, row.content_hash, ReviewStatus.APPROVED, "ada", "ok", 1002.0)
-        return rows
-
-    def attempt(self, run_id: str) -> AttemptRow:
-        self.store.queue_attempt(run_id, 1003.0)
-        claimed = self.store.claim_attempt("w1", 1004.0, 60.0)
-        assert claimed is not None
-        return claimed
-
-    def succeed(self, run_id: str, seed: int, right: int, **summary: Any) -> None:
-        attempt = self.attempt(run_id)
-        token = attempt.fencing_token
-        steps = [{"step": k, "reward_mean": 0.1 * k, "loss": 9.0} for k in range(1, STEPS + 1)]
-        self.store.add_steps(attempt.id, token, steps)
-        self.store.add_eval_round(attempt.id, token, eval_round(token, "initial", 2))
-        self.store.add_eval_round(attempt.id, token, eval_round(token, "final", right))
-        report = {"seed": seed, **summary}
-        self.store.finish_attempt(attempt.id, token, "succeeded", None, "", report, 1010.0)
-
-    def records(self) -> Records:
-        return records_from_store(self.store, self.id)
-
-
 @pytest.fixture
-def campaign(store: Store) -> Campaign:
-    made = Campaign(store)
+def campaign(store: Store) -> StoredCampaign:
+    made = StoredCampaign(store)
     (row,) = made.stage("coarse", [blueprint(4, (1, 2))])
     for run, right in zip(store.ensure_runs(row.id), (8, 9), strict=True):
         made.succeed(run.id, run.seed, right)
@@ -120,7 +32,7 @@ def campaign(store: Store) -> Campaign:
     return made
 
 
-def test_export_holds_what_the_analysis_needs(campaign: Campaign):
+def test_export_holds_what_the_analysis_needs(campaign: StoredCampaign):
     records = campaign.records()
     cell = minimum(records).conditions[0].cells[0]
     assert [round(g.gain, 6) for g in cell.gains] == [0.6, 0.7]
@@ -131,14 +43,16 @@ def test_export_holds_what_the_analysis_needs(campaign: Campaign):
     assert "python" in records.campaign.environment["software"]
 
 
-def test_report_of_the_database_is_proven_equal_to_it(campaign: Campaign, tmp_path: Path):
+def test_report_of_the_database_is_proven_equal_to_it(campaign: StoredCampaign, tmp_path: Path):
     folder = write_report(campaign.records(), tmp_path / "reports" / "r")
     report = verify(folder, campaign.store)
     assert report.ok, report.checks[-1]
     assert report.level == "equal to the database"
 
 
-def test_what_happens_after_the_report_does_not_make_it_differ(campaign: Campaign, tmp_path: Path):
+def test_what_happens_after_the_report_does_not_make_it_differ(
+    campaign: StoredCampaign, tmp_path: Path
+):
     folder = write_report(campaign.records(), tmp_path / "r")
     campaign.store.set_campaign_state(campaign.id, CampaignState.DONE, report_path=str(folder))
     campaign.store.add_decision(campaign.id, None, "later", "x", {}, 2000.0)
@@ -147,7 +61,9 @@ def test_what_happens_after_the_report_does_not_make_it_differ(campaign: Campaig
     assert verify(folder, campaign.store).level == "equal to the database"
 
 
-def test_consistently_forged_report_differs_from_the_database(campaign: Campaign, tmp_path: Path):
+def test_consistently_forged_report_differs_from_the_database(
+    campaign: StoredCampaign, tmp_path: Path
+):
     forged = with_item(campaign.records(), 1, 9, reward=1.0)
     folder = write_report(forged, tmp_path / "r")
     assert verify(folder).level == "self-consistent"
@@ -157,7 +73,7 @@ def test_consistently_forged_report_differs_from_the_database(campaign: Campaign
     assert "items.csv: line" in report.checks[-1].detail
 
 
-def test_report_of_another_database_is_told(campaign: Campaign, tmp_path: Path):
+def test_report_of_another_database_is_told(campaign: StoredCampaign, tmp_path: Path):
     folder = write_report(campaign.records(), tmp_path / "r")
     (tmp_path / "elsewhere").mkdir()
     with Store.open(tmp_path / "elsewhere" / "a3r.db") as other:
@@ -167,7 +83,7 @@ def test_report_of_another_database_is_told(campaign: Campaign, tmp_path: Path):
 
 
 def test_failed_runs_keep_their_class_and_reason_without_machine_paths(
-    campaign: Campaign, tmp_path: Path
+    campaign: StoredCampaign, tmp_path: Path
 ):
     (row,) = campaign.stage("replicate", [blueprint(2, (3,))])
     (run,) = campaign.store.ensure_runs(row.id)
@@ -187,7 +103,7 @@ def test_failed_runs_keep_their_class_and_reason_without_machine_paths(
     assert verify(write_report(records, tmp_path / "r"), campaign.store).ok
 
 
-def test_evidence_of_a_failed_attempt_stays_out_of_the_results(campaign: Campaign):
+def test_evidence_of_a_failed_attempt_stays_out_of_the_results(campaign: StoredCampaign):
     (row,) = campaign.stage("replicate", [blueprint(2, (3,))])
     (run,) = campaign.store.ensure_runs(row.id)
     attempt = campaign.attempt(run.id)
@@ -200,7 +116,9 @@ def test_evidence_of_a_failed_attempt_stays_out_of_the_results(campaign: Campaig
     assert records.steps_of(run.id) == []
 
 
-def test_folders_of_people_and_scratch_folders_of_any_host_are_not_told(campaign: Campaign) -> None:
+def test_folders_of_people_and_scratch_folders_of_any_host_are_not_told(
+    campaign: StoredCampaign,
+) -> None:
     (row,) = campaign.stage("replicate", [blueprint(2, (3,))])
     (run,) = campaign.store.ensure_runs(row.id)
     attempt = campaign.attempt(run.id)
