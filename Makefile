@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all chaos chaos-swarm soak lint types bench conformance docs constraints clean
+.PHONY: help setup demo test test-all trust chaos chaos-swarm soak lint types bench conformance docs constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -25,6 +25,9 @@ test: setup ## all tests that need neither a GPU nor a paid model
 
 test-all: setup ## the tests that need a GPU or a paid model too
 	@bash scripts/test.sh $(ARGS)
+
+trust: setup ## the trust figures: intervals, false wins, forged reports, budgets, kills, the referee
+	@bash scripts/trust.sh $(ARGS)
 
 chaos: chaos-swarm ## every suite that breaks things on purpose
 

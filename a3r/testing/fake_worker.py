@@ -95,10 +95,10 @@ class FakeWorker:
 
     def _measure(self, attempt: AttemptRow, row: BlueprintRow, gain: float, seed: int) -> None:
         blueprint = row.blueprint
-        last = blueprint.servers[0].train.stop_at_step
-        self.store.add_steps(
-            attempt.id, attempt.fencing_token, [_step(k) for k in range(1, last + 1)]
-        )
+        train = blueprint.servers[0].train
+        last, batch = train.stop_at_step, train.batch
+        steps = [_step(k, batch.tasks, batch.repeat) for k in range(1, last + 1)]
+        self.store.add_steps(attempt.id, attempt.fencing_token, steps)
         items = blueprint.evaluator.items
         start = round(START_SHARE * items)
         # Neighbouring seeds differ by an item at least: equal gains would leave a test without spread.
@@ -128,11 +128,14 @@ def _item(number: int, reward: float, version: int) -> EvalItem:
     )
 
 
-def _step(number: int) -> dict[str, Any]:
+def _step(number: int, groups: int, repeat: int) -> dict[str, Any]:
+    """A step that consumed the batch that its blueprint plans: the referee looks."""
     required = (n for n, f in StepMetrics.model_fields.items() if f.is_required())
     body: dict[str, Any] = dict.fromkeys(required)
     body |= {"step": number, "policy_version": number, "updated": True, "reward_mean": START_SHARE}
-    body |= {"groups": 1, "episodes": 4, "rows": 4, "calls": 12, "divergences": 0}
+    episodes = groups * repeat
+    body |= {"groups": groups, "episodes": episodes, "rows": episodes, "calls": 3 * episodes}
+    body |= {"divergences": 0}
     body |= {"rollout_s": 0.1, "drain_s": 0.0, "update_s": 0.1, "finished_at": float(number)}
     body |= {"tokens": {}, "episodes_dropped": {}, "fingerprint": f"v{number}"}
     return StepMetrics.model_validate(body).model_dump(mode="json")
