@@ -34,7 +34,7 @@ CODE_FAULTS = frozenset(
         FailureClass.DATA_MISSING,
     }
 )
-OF_CLIENT = "client:"
+OF_CLIENT = "client"
 """Beginning of an attempt's reason when the client was the process that ended (``a3r.worker.repair``)."""
 
 
