@@ -173,6 +173,11 @@ class JobThreads:
             threading.Thread(target=self._run, name=f"jobs-{n}", daemon=True) for n in range(count)
         ]
 
+    @property
+    def with_model(self) -> bool:
+        """Whether a language model is set."""
+        return self._runner.model is not None
+
     def start(self) -> None:
         """Recover, then begin."""
         self._runner.recover()
