@@ -24,6 +24,7 @@ NOUNS: dict[str, tuple[str, str]] = {
         "a3r.cli.blueprint",
         "Planned experiments: read, approve.",
     ),
+    "findings": ("a3r.cli.findings", "What earlier campaigns established: search."),
     "run": ("a3r.cli.run", "Single runs: explain, logs, attach."),
     "worker": ("a3r.cli.worker", "Run a worker on this host."),
     "daemon": ("a3r.cli.daemon.commands", "The workspace's daemon: status, stop."),

@@ -13,10 +13,11 @@ from a3r.hub.auth import require
 from a3r.hub.blueprint_routes import add_blueprints
 from a3r.hub.campaign_routes import add_campaigns
 from a3r.hub.command_routes import add_asking
-from a3r.hub.host_routes import add_workers
 from a3r.hub.errors import BodyLimit, install
+from a3r.hub.host_routes import add_workers
 from a3r.hub.revision_routes import add_revisions
 from a3r.hub.run_routes import add_runs
+from a3r.hub.schedule_routes import add_schedules
 from a3r.hub.server_routes import server_router
 from a3r.hub.settings import HubSettings
 from a3r.hub.state import Hooks, Hub
@@ -100,6 +101,7 @@ def _api_router(hub: Hub) -> APIRouter:
     add_revisions(router, hub)
     add_blueprints(router, hub)
     add_runs(router, hub)
+    add_schedules(router, hub)
     add_asking(router, hub)
     add_workers(router, hub)
     return router

@@ -320,3 +320,22 @@ class FindingRow(Row):
     question: str
     data: dict[str, Any]
     at: float
+
+
+class ScheduleRow(Row):
+    """A goal that is started again and again."""
+
+    id: str
+    goal_path: str
+    cron: str
+    timezone: str
+    options: dict[str, Any]
+    """``review``: who approves, in place of what the goal says."""
+    state: str
+    detail: str
+    """What became of its firings, a line each, newest last."""
+    created_at: float
+    fired_at: float | None
+    """The last due time that was taken, whatever came of it."""
+    campaign_id: str | None
+    """The last campaign that it started."""

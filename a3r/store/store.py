@@ -25,6 +25,7 @@ from a3r.store.readings import ReadingBook
 from a3r.store.reviews import ReviewBook
 from a3r.store.revisions import RevisionBook
 from a3r.store.runs import RunBook
+from a3r.store.schedules import ScheduleBook
 from a3r.store.stages import StageBook
 from a3r.store.worker_tokens import WorkerTokenBook
 from a3r.store.workers import WorkerBook
@@ -50,6 +51,7 @@ class Store(
     ReadingBook,
     AmendmentBook,
     FindingBook,
+    ScheduleBook,
 ):
     """Everything that a campaign leaves behind, under verb names; the methods are in the module of their noun.
 
