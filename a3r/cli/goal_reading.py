@@ -9,6 +9,8 @@ from typing import Any
 from a3r.cli.edge import say, workspace_or_new
 from a3r.leader.goal import GoalSpec, goal_file, goal_text
 from a3r.leader.goal_check import GoalCheck, check_goal, check_spec
+from a3r.leader.goal_paths import path_mistakes
+from a3r.leader.goal_words import understood
 from a3r.leader.understanding.prose import filed, needs_reader, refuse_mistakes
 from a3r.leader.understanding.reading import Understanding
 from a3r.leader.understanding.session import read_prose, split_goal
@@ -16,6 +18,7 @@ from a3r.leader.understanding.shelf import keep_reading, kept_reading
 from a3r.leader.understanding.telling import front_matter, reading_lines
 
 Json = dict[str, Any]
+STAND_IN_MODEL = "builtin:tiny-calc"
 
 
 def checked(goal: Path, *, again: bool) -> tuple[Json, list[str]]:
@@ -29,11 +32,7 @@ def checked(goal: Path, *, again: bool) -> tuple[Json, list[str]]:
     if not _is_prose(text, file) or not model_is_set():
         return _as_it_stands(goal, text, file), []
     found = _understood(text, file, again=again)
-    spec = GoalSpec.model_validate(found.goal_spec)
-    check = check_spec(spec, file)
-    if found.missing:
-        check = check.model_copy(update={"ok": False, "mistakes": list(found.missing)})
-    body = check.model_dump(mode="json")
+    body = _check_of(GoalSpec.model_validate(found.goal_spec), file).model_dump(mode="json")
     body["reading"] = found.model_dump(mode="json", exclude={"goal_spec"})
     body["front_matter"] = front_matter(found)
     return body, [
@@ -57,6 +56,18 @@ def model_is_set() -> bool:
     from a3r.core.settings import resolve_settings
 
     return bool(resolve_settings(env=os.environ, file=_config()).llm.strip())
+
+
+def _check_of(spec: GoalSpec, file: Path) -> GoalCheck:
+    """The usual check. What the goal points at and is not there is looked for now, not when the goal was read."""
+    missing = [m.text for m in path_mistakes(spec, file.parent)]
+    if not missing:
+        return check_spec(spec, file)
+    # Cost and resolution do not depend on the weights; with a model that is there they can be said all the same.
+    check = check_spec(spec.model_copy(update={"model": STAND_IN_MODEL}), file)
+    return check.model_copy(
+        update={"ok": False, "mistakes": missing, "understood": understood(spec)}
+    )
 
 
 def _as_it_stands(goal: Path, text: str, file: Path) -> Json:
