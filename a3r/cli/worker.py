@@ -1,22 +1,26 @@
-"""``a3r worker``: start. The daemon starts the local one; a person starts one by hand on another host."""
+"""``a3r worker``: start, list, token, drain. The daemon starts the local one; `a3r host add` one on another host."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from a3r.cli import new_group
-from a3r.cli.edge import reported
+from a3r.cli.edge import JsonOption, emit, reported, table
+from a3r.cli.edge import hub as hub_client
 from a3r.cli.edge import workspace as found_workspace
 from a3r.core.errors import A3RError, AuthFailed
 
 if TYPE_CHECKING:
-    from a3r.core.workspace import Workspace
+    from a3r.worker.gpus import GpuOffice
     from a3r.worker.hub_client import HubClient
+
+Json = dict[str, Any]
 
 
 class WorkerUsage(A3RError):
@@ -29,13 +33,15 @@ class WorkerUsage(A3RError):
 def register(app: typer.Typer) -> None:
     """Add the noun to ``app``."""
     group = new_group("Workers run attempts on their host.")
-    group.callback()(_keep_group)
-    group.command("start")(start)
+    for name, command in {
+        "start": start,
+        "list": list_workers,
+        "token": token,
+        "drain": drain,
+        "resume": resume,
+    }.items():
+        group.command(name)(command)
     app.add_typer(group, name="worker")
-
-
-def _keep_group() -> None:
-    """Keep ``start`` a command of its own."""
 
 
 def start(
@@ -46,9 +52,21 @@ def start(
         Path | None,
         typer.Option(help="File with the worker token (tokens never go on a command line)."),
     ] = None,
-    slots: Annotated[
-        int | None, typer.Option(min=0, help="Attempts at once; default: the number of cores.")
+    ca_file: Annotated[
+        Path | None, typer.Option(help="Certificates (PEM) to trust for an https hub.")
     ] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(min=0, help="Attempts at once; default: one a GPU, else one a core."),
+    ] = None,
+    gpus: Annotated[
+        str | None, typer.Option(help="GPUs that it may give away, as 0-3,6; default: all.")
+    ] = None,
+    idle_exit_s: Annotated[
+        float | None, typer.Option(min=1, help="End after so long without an attempt.")
+    ] = None,
+    pool: Annotated[str, typer.Option(hidden=True)] = "",
+    pool_job: Annotated[str, typer.Option(hidden=True)] = "",
     workspace: Annotated[
         Path | None, typer.Option(help="The .a3r folder for attempts; default: found from here.")
     ] = None,
@@ -68,28 +86,49 @@ def start(
         from a3r.core.workspace import Workspace
         from a3r.worker.main import run_worker
 
+        office = _office(gpus)
         ws = Workspace.create(workspace) if workspace else found_workspace()
         clean = run_worker(
-            _hub(ws, hub, token_file), ws.root, slots=slots, terminal=terminal_or_none()
+            _hub(ws, hub, token_file, ca_file),
+            ws.root,
+            slots=slots,
+            terminal=terminal_or_none(),
+            gpus=office,
+            idle_exit_s=idle_exit_s,
+            pool=(pool, pool_job),
         )
         if not clean:
             raise typer.Exit(1)
 
 
-def _hub(ws: Workspace, url: str | None, token_file: Path | None) -> HubClient:
+def _office(gpus: str | None) -> GpuOffice:
+    from a3r.adapters.nvml import NvmlProbe
+    from a3r.worker.gpus import GpuOffice, parse_indices
+
+    try:
+        return GpuOffice(NvmlProbe(), None if gpus is None else parse_indices(gpus))
+    except ValueError as error:
+        raise WorkerUsage(
+            f"--gpus: {error}.", hint="Write indices and ranges, as in 0-3,6."
+        ) from error
+
+
+def _hub(ws: Any, url: str | None, token_file: Path | None, ca_file: Path | None) -> HubClient:
     from a3r.hub.ready import READY_FILE
     from a3r.hub.tokens import WORKER_TOKEN_FILE
     from a3r.worker.hub_client import HubClient, fixed, from_ready_file, read_token
 
     if url is None:
         # The local daemon may restart on another port: the record is read again whenever it does not answer.
-        token = token_file or ws.daemon / WORKER_TOKEN_FILE
-        return HubClient(from_ready_file(ws.daemon / READY_FILE, token))
+        own = token_file or ws.daemon / WORKER_TOKEN_FILE
+        return HubClient(from_ready_file(ws.daemon / READY_FILE, own))
     if token_file is None:
         raise WorkerUsage(
             "--hub needs --token-file.",
-            hint="Copy .a3r/daemon/worker.token of the hub's workspace to this host.",
+            hint="`a3r worker token NAME --to FILE` where the hub is makes one; copy it to this host.",
         )
+    if ca_file is not None and not os.access(ca_file, os.R_OK):
+        raise WorkerUsage(f"--ca-file {str(ca_file)!r} cannot be read.", hint="It is a PEM file.")
     try:
         read_token(token_file)
     except (OSError, ValueError) as error:
@@ -97,4 +136,82 @@ def _hub(ws: Workspace, url: str | None, token_file: Path | None) -> HubClient:
             f"No token can be read from {str(token_file)!r}: {error}.",
             hint="The file holds the worker token alone.",
         ) from error
-    return HubClient(fixed(url, token_file))
+    return HubClient(fixed(url, token_file), ca_file=ca_file)
+
+
+def list_workers(as_json: JsonOption = False) -> None:
+    """Show the workers that ever registered: host, slots, GPUs, last word, what is wanted of them."""
+    with reported(as_json=as_json), hub_client() as client:
+        body: Json = {"workers": client.get("daemon")["workers"]}
+        rows = [_line(worker) for worker in body["workers"]]
+        head = ("worker", "host", "slots", "gpus", "wanted", "last word")
+        words = table(rows, head) if rows else ["no worker has registered yet"]
+        emit(body, words, as_json=as_json)
+
+
+def _line(worker: Json) -> tuple[Any, ...]:
+    gpus = len(worker["inventory"].get("gpus") or ())
+    where = worker["host"] + (f" (pool {worker['pool']})" if worker.get("pool") else "")
+    return (
+        worker["id"],
+        where,
+        worker["slots"],
+        gpus,
+        worker["state"],
+        f"{worker['silent_s']} s ago",
+    )
+
+
+def token(
+    name: Annotated[str, typer.Argument(help="A name for the worker, as gpu1.")],
+    to: Annotated[
+        Path | None, typer.Option(help="File to write the token to (0600); it is not printed.")
+    ] = None,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Take the token back.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a token that serves one worker, in a private file; or take one back.
+
+    Exit codes: 0 done, 2 bad input, 3 the name has a token.
+    """
+    with reported(as_json=as_json):
+        from a3r.hub.client import segment
+        from a3r.hub.tokens import write_private
+
+        if to is None and not revoke:
+            raise WorkerUsage("A token needs a file.", hint="Add --to FILE, or --revoke.")
+        with hub_client() as client:
+            if revoke:
+                body = client.delete(f"worker-tokens/{segment(name)}")
+                emit(body, [f"the token {name!r} opens nothing any more"], as_json=as_json)
+                return
+            body = client.post("worker-tokens", {"name": name})
+        secret = str(body.pop("token"))
+        target = Path(to or "")
+        write_private(target, secret)
+        emit({**body, "file": str(target)}, [f"the token {name!r} is in {target}"], as_json=as_json)
+
+
+def drain(
+    worker: Annotated[str, typer.Argument(help="Id of the worker.")], as_json: JsonOption = False
+) -> None:
+    """Let a worker finish what it has and give it nothing new."""
+    _want(worker, "draining", as_json=as_json)
+
+
+def resume(
+    worker: Annotated[str, typer.Argument(help="Id of the worker.")], as_json: JsonOption = False
+) -> None:
+    """Give a draining worker work again."""
+    _want(worker, "active", as_json=as_json)
+
+
+def _want(worker: str, state: str, *, as_json: bool) -> None:
+    with reported(as_json=as_json), hub_client() as client:
+        from a3r.hub.client import segment
+
+        body = client.post(f"workers/{segment(worker)}/state", {"state": state})
+        held = len(body["attempts"])
+        emit(
+            body, [f"worker {worker} is {body['state']}; it has {held} attempt(s)"], as_json=as_json
+        )

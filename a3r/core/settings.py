@@ -31,6 +31,11 @@ class Settings(BaseModel):
     """A worker that is silent for so long is unreachable; a few heartbeats at least."""
     lost_after_s: float = Field(default=60.0, ge=0)
     """Time after the lease's end, with the hub up, until an unreachable attempt is given up."""
+    workers_listen: str = ""
+    """``host:port`` on which workers of other hosts may come, with tokens of their own; empty = only through a tunnel."""
+    workers_tls_cert: str = ""
+    workers_tls_key: str = ""
+    """PEM files; needed unless ``workers_listen`` is loopback."""
     tmux: bool = True
     """Show processes in tmux windows when tmux is there; off changes nothing about the runs."""
     llm: str = ""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 TOKEN_NAME = "worker_token"  # noqa: S105 - a key of the request's state
 """Where the name of a worker's own token is kept during a request; absent for the workspace's shared one."""
+REMOTE = "from_outside"
+"""Set in the state of a request that came through the door for other hosts: shared tokens are no use there."""
 
 
 def require(hub: Hub, *allowed: Role) -> Callable[[Request], Role]:
@@ -39,14 +41,17 @@ def require(hub: Hub, *allowed: Role) -> Callable[[Request], Role]:
 
 
 def _role_of(hub: Hub, token: str, request: Request) -> Role:
-    try:
-        return hub.tokens.role_of(token)
-    except AuthFailed:
-        own = hub.store.worker_token(token)
-        if own is None:
-            raise
+    own = hub.store.worker_token(token)
+    if own is not None:
         setattr(request.state, TOKEN_NAME, own.name)
         return Role.WORKER
+    role = hub.tokens.role_of(token)
+    if getattr(request.state, REMOTE, False):
+        raise AuthFailed(
+            "The workspace's own tokens are not taken from other hosts.",
+            hint="Give the host a token of its own: `a3r worker token NAME`.",
+        )
+    return role
 
 
 def as_worker(hub: Hub, request: Request, worker_id: str) -> None:

@@ -59,6 +59,10 @@ class HubClient:
         """``POST /api/v1/<path>``."""
         return self._send("POST", f"/api/v1/{path}", body or {}, self._timeout_s)
 
+    def delete(self, path: str) -> Json:
+        """``DELETE /api/v1/{path}``."""
+        return self._send("DELETE", f"/api/v1/{path}", None, self._timeout_s)
+
     def _send(self, method: str, path: str, body: Json | None, timeout_s: float) -> Json:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         try:

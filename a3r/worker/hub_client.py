@@ -45,12 +45,20 @@ class HubClient:
     """Implements ``Hub``. May be used from many threads."""
 
     def __init__(
-        self, locate: Callable[[], tuple[str, str]], *, timeout_s: float = TIMEOUT_S
+        self,
+        locate: Callable[[], tuple[str, str]],
+        *,
+        timeout_s: float = TIMEOUT_S,
+        ca_file: Path | None = None,
     ) -> None:
-        """``locate`` returns the hub's URL and the worker token; asked again when the hub did not answer (it may have moved)."""
+        """``locate`` returns the hub's URL and the worker token; asked again when the hub did not answer (it may have moved).
+
+        ``ca_file``: certificates (PEM) to trust for https instead of the system's.
+        """
         self._locate = locate
         self._timeout_s = timeout_s
-        self._pool = urllib3.PoolManager(retries=False, maxsize=8)
+        trust: dict[str, Any] = {} if ca_file is None else {"ca_certs": str(ca_file)}
+        self._pool = urllib3.PoolManager(retries=False, maxsize=8, **trust)
         self._where: tuple[str, str] | None = None
 
     def register(self, request: WorkerRegistration) -> WorkerWelcome:

@@ -12,8 +12,10 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from a3r.cli.daemon.door import door_of
 from a3r.cli.daemon.language_model import models_of
 from a3r.cli.daemon.local_worker import LocalWorker
 from a3r.cli.daemon.lock import daemon_lock
@@ -33,6 +35,7 @@ from a3r.hub.ready import READY_FILE, ReadyRecord, read_ready
 from a3r.hub.settings import HubSettings
 from a3r.hub.state import Hooks, ReadGoal
 from a3r.hub.tokens import HubTokens
+from a3r.leader.firing import fire_due
 from a3r.leader.jobs import JobRunner, JobThreads
 from a3r.store.store import Store
 
@@ -40,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+SCHEDULES_S = 5.0
+"""How often schedules are looked at."""
 
 Reconcile = Callable[[Store, Clock, Workspace], bool]
 
@@ -97,17 +103,12 @@ def job_threads(store: Store, clock: Clock, workspace: Workspace, settings: Sett
     return JobThreads(runner)
 
 
-def read_goal(text: str, folder: str) -> ReadGoal:
-    """What the hub files of a goal."""
-    from a3r.leader.goal import parse_goal
+def read_goal(text: str, folder: str, *, with_model: bool = False) -> ReadGoal:
+    """What the hub files of a goal; one in prose is filed without a spec, and a job of the leader reads it."""
+    from a3r.leader.understanding.prose import filed
 
-    spec = parse_goal(text, Path(folder) / "goal.md")
-    return ReadGoal(
-        name=spec.name,
-        spec=spec.model_dump(mode="json"),
-        review=spec.review,
-        planner=spec.planner,
-    )
+    found = filed(text, Path(folder) / "goal.md", with_model=with_model)
+    return ReadGoal(name=found.name, spec=found.spec, review=found.review, planner=found.planner)
 
 
 def _serve(
@@ -123,8 +124,10 @@ def _serve(
         lease_s=given.lease_s,
         lost_after_s=given.lost_after_s,
     )
+    door = door_of(given)
     store = Store.open(workspace.database, clock)
     sock = listen(workspace)
+    outside = door.listen() if door is not None else None
     try:
         worker = LocalWorker(workspace, clock) if local_worker else None
 
@@ -135,9 +138,14 @@ def _serve(
         # Heartbeats and log bytes are writes too, but nothing that the leader could act upon.
         ticker = Ticker(work, store.last_event_seq, clock, given.tick_s)
         jobs = job_threads(store, clock, workspace, given)
-        _run_server(workspace, store, tokens, settings, sock, ticker, worker, jobs)
+        reader = partial(read_goal, with_model=jobs.with_model)
+        ticker.also(lambda: fire_due(store, clock, reader), SCHEDULES_S)
+        server = HubServer(sock, door, outside)
+        _run_server(workspace, store, tokens, settings, server, sock, ticker, worker, jobs)
     finally:
         sock.close()
+        if outside is not None:
+            outside.close()
         store.close()
 
 
@@ -146,13 +154,17 @@ def _run_server(
     store: Store,
     tokens: HubTokens,
     settings: HubSettings,
+    server: HubServer,
     sock: socket.socket,
     ticker: Ticker,
     worker: LocalWorker | None,
     jobs: JobThreads,
 ) -> None:
-    server = HubServer(sock)
-    hooks = Hooks(read_goal=read_goal, on_shutdown=server.stop, leader_report=ticker.report)
+    hooks = Hooks(
+        read_goal=partial(read_goal, with_model=jobs.with_model),
+        on_shutdown=server.stop,
+        leader_report=ticker.report,
+    )
     app = create_app(store, tokens, settings, hooks)
     port = sock.getsockname()[1]
     ready = ReadyRecord(

@@ -11,14 +11,18 @@ from typing import Any
 
 import uvicorn
 
+from a3r.cli.daemon.door import Door
+
 GRACE_S = 3
 
 
 class HubServer:
-    """Serves one app on one listening socket."""
+    """Serves one app on one listening socket, and through a door for workers of other hosts where there is one."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    def __init__(
+        self, sock: socket.socket, door: Door | None = None, outside: socket.socket | None = None
+    ) -> None:
+        self._sock, self._door, self._outside = sock, door, outside
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: _Server | None = None
 
@@ -38,18 +42,33 @@ class HubServer:
             timeout_graceful_shutdown=GRACE_S,
         )
         self._server = _Server(config, on_listening, before_close)
-        asyncio.run(self._serve(self._server))
+        others: list[_Server] = []
+        if self._door is not None:
+            others.append(_Server(self._door.config(app), _nothing, _nothing))
+        asyncio.run(self._serve(self._server, others))
 
-    async def _serve(self, server: _Server) -> None:
+    async def _serve(self, server: _Server, others: list[_Server]) -> None:
         self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, server.end)
+        # In one loop: the hub's long polls are woken in the loop that holds them.
+        doors = [asyncio.create_task(o.serve(sockets=self._outside_sockets())) for o in others]
         await server.serve(sockets=[self._sock])
+        for other in others:
+            other.end()
+        await asyncio.gather(*doors)
+
+    def _outside_sockets(self) -> list[socket.socket]:
+        return [] if self._outside is None else [self._outside]
 
     def stop(self) -> None:
         """End in order; from any thread."""
         if self._loop is not None and self._server is not None:
             self._loop.call_soon_threadsafe(self._server.end)
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class _Server(uvicorn.Server):

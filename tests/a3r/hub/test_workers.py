@@ -88,7 +88,7 @@ async def test_a_heartbeat_renews_the_lease(study: Any) -> None:
     spec = await study.claimed()
     study.clock.now += 8
     reply = (await study.worker("heartbeat", _beat(spec))).json()
-    assert reply == {"commands": [], "hub_epoch": "e1"}
+    assert reply == {"commands": [], "hub_epoch": "e1", "wanted": "active"}
     row = study.store.attempt(spec.attempt_id)
     assert (row.state, row.step, row.lease_expires_at) == (AttemptState.RUNNING, 1, 1018)
 
