@@ -16,7 +16,7 @@ VENV=$scratch/venv bash scripts/setup.sh --unpinned
   echo "# scripts/setup.sh chooses the build per machine. CUDA packages of a GPU build are left out."
   "$scratch/venv/bin/python" -m pip freeze --exclude-editable --exclude a3r --exclude setuptools |
     sed 's/^\(torch==[^+]*\)+.*/\1/' |
-    grep -v -E '^(nvidia-|cuda-|triton==)'
+    awk '/^nvidia-ml-py==/ || !/^(nvidia-|cuda-|triton==)/'
 } > "$scratch/constraints.txt"
 grep -q '^torch==' "$scratch/constraints.txt" || { echo "constraints: torch is missing" >&2; exit 1; }
 cp "$scratch/constraints.txt" constraints.txt
