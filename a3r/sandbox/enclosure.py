@@ -48,6 +48,12 @@ ETC = (
 PROXY_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 
+class SandboxMissing(HostError):
+    """The blueprint requires walls that this host cannot build."""
+
+    code = "sandbox_missing"
+
+
 class SandboxRecord(BaseModel):
     """Which walls a process had; kept with the attempt."""
 
@@ -113,7 +119,7 @@ def enclose(
         python: the interpreter whose packages it needs; empty = ``argv[0]`` when that is one.
 
     Raises:
-        HostError: mode ``required``, and a wall cannot be built here.
+        SandboxMissing: mode ``required``, and a wall cannot be built here.
         NoInterpreter: ``python`` does not answer.
     """
     if spec.mode == "off":
@@ -122,7 +128,7 @@ def enclose(
     missing = dict(host.missing)
     if spec.mode == "required" and missing:
         told = "; ".join(f"{name}: {why}" for name, why in missing.items())
-        raise HostError(
+        raise SandboxMissing(
             f"The blueprint requires a sandbox, which this host cannot build ({told}).",
             hint="Install bubblewrap and allow user namespaces, or set sandbox.mode to auto.",
         )

@@ -23,10 +23,12 @@ def missing_for_success(
 
     ``steps`` are those of the first server (1 .. ``stop_at_step``). ``summary["seed"]`` is checked where it is given.
     """
-    last = blueprint.servers[0].train.stop_at_step
+    last = last_step(blueprint, summary)
     missing = _missing_steps(steps, last)
     by_name = {r.name: r for r in rounds}
     for name in dict.fromkeys((*REQUIRED_ROUNDS, *blueprint.evaluator.rounds)):
+        if name.startswith("step-") and int(name.removeprefix("step-")) > last:
+            continue  # a stop rule left it out
         found = by_name.get(name)
         if found is None:
             missing.append(f"evaluation round {name!r} is missing")
@@ -38,6 +40,14 @@ def missing_for_success(
     if "seed" in summary and summary["seed"] != seed:
         missing.append(f"the server ran with seed {summary['seed']!r}, the run's is {seed}")
     return missing
+
+
+def last_step(blueprint: Blueprint, summary: dict[str, Any]) -> int:
+    """The step that the run had to come to: the planned one, or where a stop rule of the blueprint ended it."""
+    planned = blueprint.servers[0].train.stop_at_step
+    stopped = summary.get("stopped_at")
+    allowed = any(rule.outcome == "stop" for rule in blueprint.stop_rules)
+    return min(planned, stopped) if allowed and isinstance(stopped, int) else planned
 
 
 def _missing_steps(steps: Sequence[int], last: int) -> list[str]:

@@ -15,7 +15,9 @@ from a3r.core.ports import Clock
 from a3r.core.types import AttemptState, FailureClass
 from a3r.core.wire import AttemptReport
 from a3r.worker.collect import check_proof, finish_report, proof
+from a3r.worker.containers import reap
 from a3r.worker.deadlines import overdue
+from a3r.worker.environments import specs_of
 from a3r.worker.events import EventLog
 from a3r.worker.failures import classify
 from a3r.worker.folder import AttemptFolder
@@ -68,7 +70,8 @@ class AttemptRunner:
         self.blueprint = Blueprint.model_validate(self.spec.blueprint)
         self.memo = folder.memo()
         self.events = EventLog(folder, clock)
-        repair = Repair(folder, self.blueprint.limits, self.events, clock)
+        external = bool(self.blueprint.external_models)
+        repair = Repair(folder, self.blueprint.limits, self.events, clock, external)
         starter = Starter(folder, self.spec, self.blueprint, launcher)
         self.keeper = Keeper(folder, self.memo, self.events, repair, starter, launcher)
         self._launcher = launcher
@@ -142,7 +145,11 @@ class AttemptRunner:
             raise AttemptOver("cancelled", FailureClass.STOPPED, reason)
         if self.memo.started_at:
             late = overdue(self.memo, self.blueprint.limits, self.clock.time())
-            if late is not None:
+            if late is not None and not (
+                late[0] is FailureClass.STALL
+                and self.memo.phase == "running"
+                and self.keeper.rouse(late[1])
+            ):
                 raise AttemptOver("failed", late[0], f"{late[1]} ({self.keeper.detail})")
 
     # -- preparing --------------------------------------------------------------------------------------------
@@ -151,7 +158,9 @@ class AttemptRunner:
         if not self.memo.started_at:
             self.memo.started_at = self.memo.progress_at = self.clock.time()
         try:
-            prepare(self.folder, self.spec, self.blueprint, self._fetch)
+            if "prepared" not in self.memo.said:
+                prepare(self.folder, self.spec, self.blueprint, self._fetch)
+                self.memo.said.append("prepared")
         except HubUnreachable:
             return  # the artifact is not here yet; the time limit counts on
         except (A3RError, OSError) as error:
@@ -159,6 +168,8 @@ class AttemptRunner:
             record = ExitRecord(error=str(error))
             failure = FailureClass.CONFIG if known else classify("client", record, b"")
             raise AttemptOver("failed", failure, str(error)) from None
+        if not self.keeper.environments():
+            return
         self.events.add("worker", "prepared", seed=self.spec.seed, attempt=self.spec.ordinal)
         self.memo.phase = "running"
 
@@ -168,6 +179,7 @@ class AttemptRunner:
         status = self.keeper.server()
         if status is None or status.state not in WORKING:
             return
+        self.keeper.end_early()
         rounds_done = [self.keeper.round(name) for name in self._due_rounds(status)]
         self.keeper.client(status)
         trained = status.state is EngineState.TRAINED
@@ -197,7 +209,10 @@ class AttemptRunner:
         config = self.keeper.watch.config()
         if config is None:
             return
-        problems = check_proof(self.folder, self.spec, self.blueprint, config, status)
+        planned = self.memo.stopping_at
+        problems = check_proof(
+            self.folder, self.spec, self.blueprint, config, status, stopped_at=planned
+        )
         if problems:
             reason = "not proven: " + "; ".join(problems)
             raise AttemptOver("failed", FailureClass.UNKNOWN, reason)
@@ -217,12 +232,19 @@ class AttemptRunner:
             "worker", "attempt_ended", outcome=over.outcome, failure=told, reason=over.reason
         )
 
+    def _end_containers(self) -> int:
+        """Containers that outlived their engine's client; asked for only where the blueprint has any."""
+        kinds = {spec.kind for _, spec in specs_of(self.blueprint)}
+        if "container" not in kinds:
+            return 0
+        return reap(self.spec.nonce, self._launcher.environ.get("PATH"))
+
     def _stop(self) -> None:
         for process in self.keeper.living():
             process.terminate()
         if not self.keeper.gone_within(STOP_LOOK_S):
             return
-        left = sweep({NONCE: self.spec.nonce})
+        left = sweep({NONCE: self.spec.nonce}) + self._end_containers()
         self.events.add("worker", "processes_gone", leftovers_ended=left)
         proven = read_json(self.folder.path / "proof.json") or {}
         report = finish_report(self.folder, self.spec, self.memo, proven, self.clock.time())

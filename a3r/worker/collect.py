@@ -7,6 +7,8 @@ from typing import Any
 from a3r.blueprints.model import Blueprint
 from a3r.core.wire import AttemptSpec, EvalRound, FinishReport
 from a3r.worker.folder import AttemptFolder, Memo
+from a3r.worker.places import records
+from a3r.worker.prepare import gated_step
 from swarm.protocol.config import TrainConfig
 from swarm.protocol.messages import Status
 
@@ -17,9 +19,15 @@ def check_proof(
     blueprint: Blueprint,
     config: TrainConfig,
     status: Status,
+    *,
+    stopped_at: int | None = None,
 ) -> list[str]:
-    """What speaks against success, in words; empty = proven. ``config`` and ``status`` are the server's own."""
-    planned = blueprint.servers[0].train.stop_at_step
+    """What speaks against success, in words; empty = proven. ``config`` and ``status`` are the server's own.
+
+    ``stopped_at``: the last step as a stop rule of the blueprint set it; None = the planned one.
+    """
+    last = blueprint.servers[0].train.stop_at_step
+    planned = last if stopped_at is None else min(last, stopped_at)
     problems: list[str] = []
     if config.seed != spec.seed:
         problems.append(f"the server's seed is {config.seed}, not {spec.seed}")
@@ -32,7 +40,9 @@ def check_proof(
         problems.append(
             f"{len(steps)} step records are on file, not one for each of {planned} steps"
         )
-    for name in blueprint.evaluator.rounds:
+    # A round at a step that a stop rule left out was never due.
+    due = [r for r in blueprint.evaluator.rounds if r == "final" or gated_step(r) <= planned]
+    for name in due:
         problems += check_round(folder.eval_round(name), name, blueprint)
     final = folder.eval_round("final")
     if final is not None and final.fingerprint != status.fingerprint:
@@ -89,6 +99,7 @@ def finish_report(
     summary: dict[str, Any] = {
         **proven,
         "step": memo.step,
+        "environments": records(folder),
         "generations": generations,
         "engine_restarts": sum(memo.engine_restarts.values()),
         "wall_s": ended_at - memo.started_at,
@@ -96,6 +107,8 @@ def finish_report(
         "started_at": memo.started_at,
         "ended_at": ended_at,
     }
+    if memo.stopping_at is not None:
+        summary |= {"stopped_at": memo.stopping_at, "stop_rule": memo.stop_rule}
     outcome = memo.outcome
     assert outcome in ("succeeded", "failed", "cancelled")
     return FinishReport(

@@ -10,6 +10,15 @@ EVALUATION_GRACE_S = 15.0
 """The evaluator has its own deadline and should be the first to tell."""
 
 
+LEAST_EVALUATION_S = 30.0
+"""A round takes two processes to start, whatever the deadline of a step is."""
+
+
+def evaluation_limit_s(limits: Limits) -> float:
+    """How long one round may take."""
+    return max(LEAST_EVALUATION_S, limits.stall_deadline_s)
+
+
 def overdue(memo: Memo, limits: Limits, now: float) -> tuple[FailureClass, str] | None:
     """Which deadline has passed at ``now`` (Unix seconds), in words; None while all is well.
 
@@ -24,7 +33,7 @@ def overdue(memo: Memo, limits: Limits, now: float) -> tuple[FailureClass, str] 
     idle_s = now - max(memo.started_at, memo.progress_at)
     if memo.phase == "evaluating":
         limit, what = (
-            limits.stall_deadline_s + EVALUATION_GRACE_S,
+            evaluation_limit_s(limits) + EVALUATION_GRACE_S,
             "the final evaluation did not end",
         )
     elif not memo.step:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from a3r.blueprints.sealed import SealedTask
 from a3r.blueprints.tasks import ScoredTask, scored_task
@@ -74,6 +74,10 @@ class EvaluatorSpec(BaseModel):
     """For the files that the agent's process reads and writes."""
     out_file: str
     python: str = sys.executable
+    agent: list[str] = Field(default_factory=list[str])
+    """The whole command of the agent's process (its own environment, its walls); empty: ``python entry agent.json``."""
+    agent_env: dict[str, str] = Field(default_factory=dict[str, str])
+    """To add to its environment."""
 
 
 @dataclass
@@ -195,15 +199,17 @@ class Round:
             "step": step,
         }
         write_json(told, agent_spec)
-        argv = [self.spec.python, self.spec.entry, str(told)]
-        done = subprocess.run(argv, cwd=self.spec.client_dir, stdin=subprocess.DEVNULL, check=False)
+        argv = self.spec.agent or [self.spec.python, self.spec.entry, str(told)]
+        env = {**os.environ, **self.spec.agent_env}
+        cwd, nothing = self.spec.client_dir, subprocess.DEVNULL
+        done = subprocess.run(argv, cwd=cwd, env=env, stdin=nothing, check=False)
         if done.returncode != 0:
             logger.warning("the agent's process ended with %d", done.returncode)
         return read_played(out_file, done.returncode)
 
     def count_try(self) -> int:
         """Count a try before it begins (a restarted evaluator must know of it); returns how many there were with this one."""
-        path = self.work / "tries"
+        path = self.work.with_name(f"tries-{self.work.name}")  # out of the agent's reach
         number = int(path.read_text() or 0) + 1 if path.exists() else 1
         path.write_text(str(number))
         return number

@@ -38,6 +38,14 @@ class Memo(BaseModel):
     port: int | None = None
     """A restarted server takes the same port, so that nobody has to be told a new one."""
     url: str = ""
+    extra_env: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
+    """Role -> variables that a remedy added."""
+    roused_at: int = -1
+    """The step at which the client was last started again because nothing moved."""
+    stopping_at: int | None = None
+    """The step after which the run ends by a stop rule of the blueprint."""
+    stop_rule: str = ""
+    """That rule, in words."""
     free_starts: dict[str, int] = Field(default_factory=dict[str, int])
     """Role -> restarts that do not count against its budget."""
     handled: list[str] = Field(default_factory=list[str])
@@ -54,6 +62,9 @@ class Memo(BaseModel):
     """Unix seconds since when; meaningful while ``blocked``."""
     waited_s: float = 0.0
     """Time spent blocked in all; it does not count towards ``max_time_s``."""
+    probes: int = 0
+    """Of the present block; each waits longer than the one before."""
+    blocked_class: FailureClass | None = None
     blocked_role: str = ""
     """The process that will tell whether it is over."""
     forgotten: bool = False
@@ -203,6 +214,8 @@ def role_of(process: Process) -> Role:
     name = process.name.rpartition(".")[0]
     if name == "server":
         return "server"
+    if name.startswith("environment"):
+        return "environment"
     return "client" if name == "client" else "evaluator"
 
 

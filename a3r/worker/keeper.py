@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 
+from a3r.core.errors import BlueprintError
 from a3r.core.types import FailureClass
+from a3r.sandbox.enclosure import SandboxMissing
 from a3r.worker.collect import check_round
+from a3r.worker.environments import SecretMissing, specs_of
 from a3r.worker.events import EventLog
 from a3r.worker.failures import classify
 from a3r.worker.folder import AttemptFolder, Memo
+from a3r.worker.places import records
 from a3r.worker.processes import ExitRecord, Launcher, Process, ProcessState
 from a3r.worker.repair import AttemptOver, Repair, ended_well
 from a3r.worker.roles import Starter
-from a3r.worker.server_watch import ServerWatch
+from a3r.worker.server_watch import SILENT_LOOKS, SILENT_S, ServerWatch
+from a3r.worker.stop_rules import broken_rule, rule_words
 from swarm.protocol.messages import Status
 from swarm.protocol.states import EngineState
 
@@ -53,6 +59,10 @@ class Keeper:
         if process is None or process.state() is not ProcessState.RUNNING or address is None:
             return None
         status = self.watch.status()
+        if self.watch.is_dead(self._repair.clock.time(), status is not None):
+            process.terminate()
+            why = f"the server did not answer for {SILENT_S:g} s and {SILENT_LOOKS} looks"
+            self._repair.ended(self._memo, process, FailureClass.SERVER_CRASH, why)
         if status is None:
             self.detail = "the server does not answer"
             return None
@@ -86,6 +96,7 @@ class Keeper:
                 self._events.deviation("an update was undone", why, step=line["step"])
         if status.step != memo.step:
             memo.step, memo.progress_at = status.step, self._repair.clock.time()
+            self._check_rules()
             if status.step >= 1:
                 self.say("first_step", "server", step=status.step)
         if status.engine_restarts > memo.engine_restarts.get(process.name, 0):
@@ -95,6 +106,31 @@ class Keeper:
             self._events.deviation("the engine was started again and replayed", why)
         waits = f"; waits for {status.waiting_for}" if status.waiting_for else ""
         self.detail = f"{status.state.value}, step {status.step} of {status.stop_at_step}{waits}"
+
+    def _check_rules(self) -> None:
+        """Carry out the blueprint's stop rules over the steps on file."""
+        memo, rules = self._memo, self._starter.blueprint.stop_rules
+        if not rules or memo.stopping_at is not None:
+            return
+        rule = broken_rule(rules, self._folder.steps())
+        if rule is None:
+            return
+        words = rule_words(rule)
+        if rule.outcome == "fail":
+            nan = rule.when == "not_finite"
+            found = FailureClass.NAN if nan else FailureClass.STOP_RULE
+            raise AttemptOver("failed", found, f"a stop rule of the blueprint: {words}")
+        # The open step is bound: it is the last one.
+        memo.stopping_at, memo.stop_rule = (memo.step or 0) + 1, words
+        self._events.add("worker", "stop_rule", rule=words, last_step=memo.stopping_at)
+
+    def end_early(self) -> None:
+        """Make the server end where a stop rule said; repeated until it has taken it."""
+        at, planned = self._memo.stopping_at, self._starter.blueprint.servers[0].train.stop_at_step
+        if at is None or at >= planned or "end_after" in self._memo.said:
+            return
+        if self.watch.end_after(at):
+            self._memo.said.append("end_after")
 
     # -- client -----------------------------------------------------------------------------------------------
 
@@ -122,6 +158,41 @@ class Keeper:
             found = classify("client", process.exit(), process.log_tail())
             raise AttemptOver("failed", found, f"the client ended: {process.exit().words()}")
         return policy == "restart"
+
+    def rouse(self, why: str) -> bool:
+        """Nothing moves: start the client again, once at a step; False when that was tried or cannot help.
+
+        A client can hang where the server waits for it. Nothing under study changes: the server keeps its step, and tasks are
+        a function of it.
+        """
+        memo, process = self._memo, self._folder.latest("client")
+        step = memo.step or 0
+        if process is None or process.state() is not ProcessState.RUNNING or memo.roused_at == step:
+            return False
+        counted = process.generation - 1 - memo.free_starts.get("client", 0)
+        if counted >= self._repair.budget("client") or process.name in memo.handled:
+            return False
+        memo.roused_at = step
+        process.terminate()
+        self._repair.ended(memo, process, FailureClass.CLIENT_CRASH, f"it hung: {why}")
+        return True
+
+    # -- environments -----------------------------------------------------------------------------------------
+
+    def environments(self) -> bool:
+        """Make what the blueprint's processes run in; True once all of it is there."""
+        found = self._starter.environments
+        for number, (need, spec) in enumerate(specs_of(self._starter.blueprint), 1):
+            try:
+                recipe = found.recipe(spec, need)
+            except BlueprintError as error:
+                raise AttemptOver("failed", FailureClass.CONFIG, str(error)) from None
+            if recipe is not None:
+                role = f"environment-{number}"
+                self.detail = "an environment is being made"
+                self._alive(role, functools.partial(self._starter.environment, role, recipe))
+                return False
+        return True
 
     # -- evaluator --------------------------------------------------------------------------------------------
 
@@ -164,10 +235,20 @@ class Keeper:
             self._repair.ended(memo, process, failure)
         if self._repair.clock.time() < memo.not_before.get(role, 0.0):
             return None
+        if not self._repair.may_probe(memo, role):
+            return None
         # What was decided must be on file before the start that follows from it.
         self._folder.save_memo(memo)
-        started = start()
-        self._events.add(role.partition("-")[0], "process_started", process=started.name)
+        try:
+            started = start()
+        except (BlueprintError, SecretMissing, SandboxMissing) as error:
+            self._repair.not_started(memo, role, error)
+            return None
+        actor = role.partition("-")[0]
+        self._events.add(actor, "process_started", process=started.name)
+        placed = records(self._folder).get(role)
+        if placed is not None:
+            self.say(f"environment {role}", actor, role=role, **placed)
         return started
 
     def _unblock(self, role: str, process: Process) -> None:

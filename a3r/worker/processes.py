@@ -22,6 +22,7 @@ from typing import Any, cast
 from a3r.core.errors import HostError
 from a3r.core.ports import Terminal
 from a3r.worker import supervisor
+from a3r.worker.private import write_private
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ class ExitRecord:
     wall_s: float | None = None
     cpu_s: float | None = None
     """User and system time of it and of all its descendants."""
+    oom_kills: int = 0
+    """Processes that the kernel ended on this host for lack of memory while it ran."""
     unknown: bool = False
     """The supervisor died; nothing else here is known."""
 
@@ -190,6 +193,7 @@ class Launcher:
     def __init__(self, terminal: Terminal | None, environ: Mapping[str, str]) -> None:
         """``environ``: the worker's own; of it the children get what ``child_env`` keeps."""
         self._terminal = terminal
+        self.environ = environ
         self._env = child_env(environ)
 
     def start(
@@ -203,8 +207,13 @@ class Launcher:
         session: str,
         max_time_s: float | None = None,
         grace_s: float = 5.0,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> Process:
         """Ask for a start and return at once; the records tell the rest.
+
+        ``env`` is added to what every process gets. ``secrets`` too, through a file that its supervisor removes when it has
+        read it.
 
         Raises:
             HostError: the spec cannot be written or no supervisor can be started.
@@ -212,7 +221,7 @@ class Launcher:
         spec = {
             "argv": list(argv),
             "cwd": str(cwd),
-            "env": self._env,
+            "env": {**self._env, **(env or {})},
             "record_dir": str(folder),
             "log": str(log),
             "nonce": nonce,
@@ -223,6 +232,9 @@ class Launcher:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             log.parent.mkdir(parents=True, exist_ok=True)
+            if secrets:
+                spec["secret_file"] = str(folder / "secrets.json")
+                write_private(folder / "secrets.json", json.dumps(dict(secrets)))
             supervisor.write_json(folder / "spec.json", spec)
         except OSError as error:
             raise HostError(

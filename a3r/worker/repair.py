@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 
 from a3r.blueprints.model import Limits
+from a3r.core.errors import A3RError, BlueprintError
 from a3r.core.ports import Clock
 from a3r.core.types import FailureClass
+from a3r.worker.environments import SecretMissing
 from a3r.worker.events import EventLog
 from a3r.worker.failures import REMEDIES, Action, classify
 from a3r.worker.folder import AttemptFolder, Memo, role_of
 from a3r.worker.processes import ExitRecord, Process, ProcessState
 
 MAX_EVALUATOR_RESTARTS = 2
-BLOCKED_PROBE_S = 30.0
-"""A blocked attempt tries again this often, and ever less often up to ten times this."""
+CUDA_FRAGMENTS = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+"""How CUDA memory is cut into pieces: nothing that an experiment studies, and often the whole trouble."""
+SECRET_PROBE_S = 3.0
+"""To look a secret up again costs nothing."""
+FREE_BYTES = 256 << 20
+"""A full disk is looked at before anything is started on it again."""
 BACKOFF_S = 0.5
 MAX_BACKOFF_S = 10.0
 
@@ -36,6 +43,8 @@ class Repair:
     limits: Limits
     events: EventLog
     clock: Clock
+    external: bool = False
+    """The client calls models besides its swarm servers."""
 
     def ended(
         self, memo: Memo, process: Process, failure: FailureClass | None = None, why: str = ""
@@ -55,7 +64,7 @@ class Repair:
             return
         role, record = role_of(process), process.exit()
         tail = process.log_tail()
-        found = failure or classify(role, record, tail)
+        found = failure or classify(role, record, tail, external=self.external)
         if process.state() is ProcessState.UNKNOWN:
             process.sweep()
         how, said = why or record.words(), last_line(tail)
@@ -68,27 +77,62 @@ class Repair:
             last_line=said,
         )
         memo.handled.append(process.name)
-        self._apply(memo, process, found, f"{role}: {how}; {said}")
+        self._apply(memo, process, found, f"{role}: {how}; {said}", cuda=b"CUDA" in tail)
 
-    def _apply(self, memo: Memo, process: Process, failure: FailureClass, reason: str) -> None:
+    def not_started(self, memo: Memo, name: str, error: A3RError) -> None:
+        """Deal with a process that this host cannot start now. A secret that is not there is waited for.
+
+        Raises:
+            AttemptOver: it never can.
+        """
+        if isinstance(error, SecretMissing):
+            self._block(memo, name, FailureClass.AUTH, str(error), SECRET_PROBE_S)
+            return
+        config = isinstance(error, BlueprintError)
+        found = FailureClass.CONFIG if config else FailureClass.ENVIRONMENT
+        raise AttemptOver("failed", found, f"{name}: {error}")
+
+    def may_probe(self, memo: Memo, name: str) -> bool:
+        """Whether a blocked role may be started again; False where a cheap look shows that nothing has changed."""
+        if memo.blocked_role != name or memo.blocked_class is not FailureClass.DISK_FULL:
+            return True
+        if shutil.disk_usage(self.folder.path).free >= FREE_BYTES:
+            return True
+        memo.not_before[name] = self.clock.time() + REMEDIES[FailureClass.DISK_FULL].probe_s
+        return False
+
+    def _block(
+        self, memo: Memo, name: str, failure: FailureClass, reason: str, probe_s: float = 0.0
+    ) -> None:
+        """Wait for a person, or for the world; a start that comes of it costs no restart."""
+        remedy, now = REMEDIES[failure], self.clock.time()
+        memo.blocked_at = memo.blocked_at if memo.blocked else now
+        memo.blocked, memo.blocked_role = f"{failure.value}: {remedy.advice} ({reason})", name
+        memo.blocked_class = failure
+        memo.not_before[name] = now + (probe_s or remedy.probe_s) * min(10, 2**memo.probes)
+        memo.probes += 1
+        self.events.add("worker", "blocked", failure=failure.value, advice=remedy.advice)
+
+    def _apply(
+        self, memo: Memo, process: Process, failure: FailureClass, reason: str, *, cuda: bool
+    ) -> None:
         role, remedy = role_of(process), REMEDIES[failure]
         now = self.clock.time()
         if remedy.action is Action.FAIL:
             raise AttemptOver("failed", failure, f"{reason} ({remedy.advice})")
         name = process.name.rpartition(".")[0]
         if remedy.action is Action.BLOCK:
-            free = memo.free_starts.get(name, 0)
-            memo.free_starts[name] = free + 1
-            memo.blocked_at = memo.blocked_at if memo.blocked else now
-            memo.blocked, memo.blocked_role = f"{failure.value}: {remedy.advice} ({reason})", name
-            memo.not_before[name] = now + BLOCKED_PROBE_S * min(10, 2**free)
-            self.events.add("worker", "blocked", failure=failure.value, advice=remedy.advice)
+            memo.free_starts[name] = memo.free_starts.get(name, 0) + 1
+            self._block(memo, name, failure, reason)
             return
         counted = process.generation - 1 - memo.free_starts.get(name, 0)
         if counted >= self.budget(role):
             raise AttemptOver("failed", failure, f"{reason} (restarted {counted} times)")
         if failure is FailureClass.PORT_TAKEN:
             memo.port = None
+        if failure is FailureClass.OUT_OF_MEMORY and cuda and role == "server":
+            memo.extra_env[name] = dict(CUDA_FRAGMENTS)
+            reason = f"{reason}; now with {' '.join('='.join(v) for v in CUDA_FRAGMENTS.items())}"
         memo.not_before[name] = now + min(MAX_BACKOFF_S, BACKOFF_S * 2**counted)
         memo.progress_at = now
         self.events.add(role, f"{role}_restarted", after=process.name, failure=failure.value)
@@ -106,6 +150,7 @@ class Repair:
         """The probe worked."""
         self.events.add("worker", "unblocked", role=memo.blocked_role, was=memo.blocked)
         memo.blocked = memo.blocked_role = ""
+        memo.blocked_class, memo.probes = None, 0
         memo.progress_at = self.clock.time()
         memo.waited_s += memo.progress_at - memo.blocked_at
 

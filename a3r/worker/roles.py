@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from a3r.blueprints.model import Blueprint
+from a3r.blueprints.model import Blueprint, ClientSpec
 from a3r.core.wire import AttemptSpec
+from a3r.worker.deadlines import evaluation_limit_s
+from a3r.worker.environments import Environments
 from a3r.worker.evaluator import EvaluatorSpec
 from a3r.worker.folder import AttemptFolder, Memo, client_of
+from a3r.worker.places import Place, Placed, put
 from a3r.worker.prepare import client_tree
 from a3r.worker.processes import Launcher, Process
 from a3r.worker.supervisor import write_json
@@ -27,43 +33,101 @@ class Starter:
     blueprint: Blueprint
     launcher: Launcher
 
+    @property
+    def environments(self) -> Environments:
+        """Those of this host."""
+        return Environments(self.folder.path.parents[1], self.launcher.environ)
+
+    def environment(self, role: str, recipe: dict[str, Any]) -> Process:
+        """Makes a venv; ``recipe`` as of ``Environments.recipe``."""
+        told = self.folder.path / f"{role}.json"
+        write_json(told, recipe)
+        argv = [sys.executable, "-P", "-m", "a3r.worker.venv_build", str(told)]
+        return self._start(role, Placed(argv, {}, {}), cwd=self.folder.path)
+
     def server(self, memo: Memo) -> Process:
         """The swarm server; a later start takes up the journal, and the same port."""
         ready = self.folder.path / "ready.json"
         # A former start's record may name a port that is somebody else's by now, who must not be sent our token.
         ready.unlink(missing_ok=True)
+        server = self.blueprint.servers[0]
         argv = [
-            *(sys.executable, "-P", "-m", "swarm.cli", "serve"),
+            *("-P", "-m", "swarm.cli", "serve"),
             *("--host", "127.0.0.1", "--port", str(memo.port or 0)),
             *("--state-dir", str(self.folder.server)),
             *("--config", str(self.folder.path / "train.json")),
             *("--ready-file", str(ready)),
             *("--start", "--resume"),
         ]
-        return self._start("server", argv, grace_s=SERVER_GRACE_S)
+        model = Path(server.train.model.path).expanduser()
+        place = Place(
+            role="server",
+            need="server",
+            ready=self.environments.ready(server.environment),
+            cwd=self.folder.path,
+            nonce=self.spec.nonce,
+            readable=[model] if model.is_absolute() else [],
+            writable=[self.folder.path],
+            gpus=self.spec.gpus,
+        )
+        placed = put(self.folder, self.environments, place, argv)
+        placed.env.update(memo.extra_env.get("server", {}))
+        return self._start("server", placed, cwd=self.folder.path, grace_s=SERVER_GRACE_S)
 
     def client(self, memo: Memo) -> Process:
         """The client in train mode."""
         client = client_of(self.blueprint)
-        told = self.folder.path / "client.json"
+        told, token = self.folder.path / "client.json", self.folder.path / "client.token"
         spec = {
             "url": memo.url,
-            "token_file": str(self.folder.path / "client.token"),
+            "token_file": str(token),
             "mode": "train",
             "seed": self.spec.seed,
             "arguments": client.arguments,
         }
         write_json(told, spec)
-        argv = [sys.executable, str(self.folder.client / client.entry), str(told)]
-        return self._start("client", argv)
+        work = self.folder.path / "work" / client.name
+        placed = self._put_client("client", client, told, work, [told, token], memo)
+        return self._start("client", placed, cwd=self.folder.client)
+
+    def _put_client(
+        self,
+        role: str,
+        client: ClientSpec,
+        told: Path,
+        work: Path,
+        seen: Sequence[Path],
+        memo: Memo,
+    ) -> Placed:
+        """The client's code in its environment and behind its walls; it sees its code and what is ``seen``."""
+        place = Place(
+            role=role,
+            need="client",
+            ready=self.environments.ready(client.environment, self.blueprint.secret_names),
+            cwd=self.folder.client,
+            nonce=self.spec.nonce,
+            sandbox=client.sandbox,
+            work=work,
+            readable=[self.folder.client, *seen],
+            ports=[memo.port] if memo.port else [],
+        )
+        command = [str(self.folder.client / client.entry), str(told)]
+        return put(self.folder, self.environments, place, command)
 
     def evaluator(self, memo: Memo, name: str) -> Process:
         """The sealed evaluator of a round."""
-        told = self.folder.evals / f"spec-{name}.json"
-        write_json(told, self.evaluator_spec(memo, name).model_dump(mode="json"))
+        told, role = self.folder.evals / f"spec-{name}.json", f"evaluator-{name}"
+        work, token = self.folder.evals / name, self.folder.path / "eval.token"
+        client = client_of(self.blueprint)
+        # The agent's process is the client's code; it is started by the evaluator, with the client's secrets.
+        agent = self._put_client(role, client, work / "agent.json", work, [token], memo)
+        spec = self.evaluator_spec(memo, name)
+        spec = spec.model_copy(update={"agent": agent.argv, "agent_env": agent.env})
+        write_json(told, spec.model_dump(mode="json"))
         argv = [sys.executable, "-P", "-m", "a3r.worker.evaluator", str(told)]
-        limit = self.blueprint.limits.stall_deadline_s
-        return self._start(f"evaluator-{name}", argv, max_time_s=limit)
+        placed = Placed(argv, {}, agent.secrets)
+        limit = evaluation_limit_s(self.blueprint.limits)
+        return self._start(role, placed, cwd=self.folder.path, max_time_s=limit)
 
     def evaluator_spec(self, memo: Memo, name: str) -> EvaluatorSpec:
         """The file that the evaluator is given."""
@@ -92,19 +156,22 @@ class Starter:
     def _start(
         self,
         role: str,
-        argv: list[str],
+        placed: Placed,
         *,
+        cwd: Path,
         max_time_s: float | None = None,
         grace_s: float = CLIENT_GRACE_S,
     ) -> Process:
-        log = "evaluator" if role.startswith("evaluator") else role
+        log = next((r for r in ("evaluator", "environment") if role.startswith(r)), role)
         return self.launcher.start(
             self.folder.next_process(role),
-            argv,
-            cwd=self.folder.path if role != "client" else self.folder.client,
+            placed.argv,
+            cwd=cwd,
             log=self.folder.log(log),
             nonce=self.spec.nonce,
             session=self.folder.session,
             max_time_s=max_time_s,
             grace_s=grace_s,
+            env=placed.env,
+            secrets=placed.secrets,
         )

@@ -17,6 +17,8 @@ from swarm.protocol.records import StepMetrics
 
 logger = logging.getLogger(__name__)
 
+SILENT_S, SILENT_LOOKS = 60.0, 10
+"""A server is called dead after this long AND this many looks without an answer: one lost probe is none, nor is a sleeping host."""
 DEADLINE_S = 3.0
 """One look at the server; one that is busy for longer is looked at again."""
 
@@ -31,6 +33,30 @@ class ServerWatch:
         self._folder = folder
         self._client: SwarmClient | None = None
         self._steps: int | None = None
+        self._silent_since: float | None = None
+        self._silent_looks = 0
+
+    def is_dead(self, now: float, answered: bool) -> bool:
+        """Count a look at ``now`` (Unix seconds); True when both budgets are used up, and the counting begins again."""
+        if answered:
+            self._silent_since, self._silent_looks = None, 0
+            return False
+        self._silent_since = now if self._silent_since is None else self._silent_since
+        self._silent_looks += 1
+        dead = now - self._silent_since >= SILENT_S and self._silent_looks >= SILENT_LOOKS
+        if dead:
+            self._silent_since, self._silent_looks = None, 0
+        return dead
+
+    def end_after(self, step: int) -> bool:
+        """Tell the server that its run ends with ``step``; False when it did not take it now. Safe to repeat."""
+        config = self.config()
+        if config is None:
+            return False
+        if config.stop_at_step <= step:
+            return True
+        told = config.model_copy(update={"stop_at_step": step})
+        return self._ask(lambda client: client.configure(told)) is not None
 
     def address(self) -> tuple[str, int] | None:
         """URL and port where the server listens; None before it does."""

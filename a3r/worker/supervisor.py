@@ -130,6 +130,16 @@ def end_all(
     return len(seen)
 
 
+def oom_kills() -> int:
+    """How often the kernel has ended a process of this host (or of our cgroup) for lack of memory; 0 when it does not say."""
+    for path in (PROC / "vmstat", Path("/sys/fs/cgroup/memory.events")):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            for line in path.read_text(encoding="ascii").splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    return 0
+
+
 # --- files -----------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +204,7 @@ class Supervisor:
         self._begun = time.monotonic()
         self._kill_at: float | None = None
         self._mirror = True
+        self._oom_kills = 0
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
@@ -201,6 +212,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._asked)
         self._mark("begin")
+        self._oom_kills = oom_kills()
         error = self._spawn()
         if self._child is not None:
             self._watch(self._child)
@@ -229,7 +241,7 @@ class Supervisor:
             self._child = child = subprocess.Popen(
                 spec["argv"],
                 cwd=spec["cwd"],
-                env={**spec["env"], **self.marks},
+                env={**spec["env"], **self._secrets(), **self.marks},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -247,6 +259,15 @@ class Supervisor:
         if self.asked_by is not None:  # while it was being started
             send(child.pid, start_time(child.pid), signal.SIGTERM)
         return ""
+
+    def _secrets(self) -> dict[str, str]:
+        """Variables that must not stay on the disk: their file is read once and removed."""
+        path = self.spec.get("secret_file")
+        if not path:
+            return {}
+        secrets = json.loads(Path(path).read_text(encoding="utf-8"))
+        Path(path).unlink()
+        return secrets
 
     def _write_start(self, child_pid: int) -> None:
         me = os.getpid()
@@ -339,6 +360,7 @@ class Supervisor:
             "asked_by": self.asked_by,
             "timed_out": self.asked_by == "max_time",
             "leftovers": leftovers,
+            "oom_kills": max(0, oom_kills() - self._oom_kills),
             "started_at": self.started_at,
             "ended_at": time.time(),
             "wall_s": time.monotonic() - self._begun,

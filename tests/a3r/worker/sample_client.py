@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from swarm.tasks.calculator import CalculatorTasks, held_out, run_agent
 SPEC = json.loads(Path(sys.argv[1]).read_text())
 ARGUMENTS = SPEC["arguments"]
 TOKEN = Path(SPEC["token_file"]).read_text().strip()
-HERE = Path(__file__).parent.parent
+HERE = Path(os.environ.get("A3R_WORK", Path(__file__).parent.parent))
 
 
 def misbehave(step):

@@ -20,6 +20,11 @@ pytestmark = [
 ]
 
 
+def work_of(lab):
+    """The client's own folder."""
+    return lab.folder().path / "work" / "client"
+
+
 def secrets_of(folder):
     tokens = (folder.server / "tokens.json").read_text()
     return [t.encode() for t in tokens.split('"') if len(t) > 30]
@@ -69,7 +74,7 @@ def test_a_client_in_trouble_is_restarted_alone_and_the_server_keeps_its_step(la
     attempt = lab.queue(lab.blueprint(steps=4, trouble=trouble))
     lab.worker()
     # It broke at step 1, left too early at step 2, and now hangs at step 3: its supervisor dies.
-    until(lambda: (lab.folder().path / "misbehaved.3").exists(), 30)
+    until(lambda: (work_of(lab) / "misbehaved.3").exists(), 30)
     child = lab.pid("client")
     os.kill(lab.pid("client", which="supervisor"), signal.SIGKILL)
     report = lab.finished(attempt)
@@ -141,7 +146,7 @@ def test_a_killed_evaluator_repeats_its_round_and_a_killed_server_resumes_on_its
     attempt = lab.queue(lab.blueprint(steps=3, trouble={"1": "hang"}))
     lab.worker()
     os.kill(lab.pid("evaluator-initial"), signal.SIGKILL)
-    until(lambda: (lab.folder().path / "misbehaved.1").exists(), 30)
+    until(lambda: (work_of(lab) / "misbehaved.1").exists(), 30)
     url = lab.folder().memo().url
     os.kill(lab.pid("server"), signal.SIGKILL)
     until(lambda: len(lab.folder().generations("server")) == 2)
@@ -160,7 +165,7 @@ def test_a_killed_evaluator_repeats_its_round_and_a_killed_server_resumes_on_its
 def test_a_server_whose_port_was_taken_comes_back_elsewhere_and_the_client_is_told(lab):
     attempt = lab.queue(lab.blueprint(trouble={"1": "hang"}))
     lab.worker()
-    until(lambda: (lab.folder().path / "misbehaved.1").exists(), 30)
+    until(lambda: (work_of(lab) / "misbehaved.1").exists(), 30)
     before = lab.folder().memo()
     os.kill(lab.pid("server"), signal.SIGKILL)
     with socket.socket() as thief:
@@ -222,7 +227,7 @@ def test_training_goes_on_while_the_hub_is_away_and_everything_arrives_later(lab
 def test_a_worker_that_was_killed_is_replaced_by_one_that_takes_its_attempt_up(lab):
     attempt = lab.queue(lab.blueprint(steps=3, trouble={"1": "hang"}))
     first = lab.worker_process(attempt)
-    until(lambda: (lab.folder().path / "misbehaved.1").exists(), 40)
+    until(lambda: (work_of(lab) / "misbehaved.1").exists(), 40)
     first.kill()
     first.wait()
     server, client = lab.pid("server"), lab.pid("client")

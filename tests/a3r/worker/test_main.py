@@ -61,7 +61,7 @@ def test_the_first_signal_leaves_attempts_running_and_two_end_them(lab):
     attempt = lab.queue(lab.blueprint(trouble={"0": "hang"}))
     asked = Asked()
     thread, result = start(lab, asked)
-    until(lambda: (lab.folder().path / "misbehaved.0").exists(), 30)
+    until(lambda: (lab.folder().path / "work" / "client" / "misbehaved.0").exists(), 30)
     asked.signalled(15, None)
     thread.join(20)
     assert result == [True]

@@ -161,7 +161,7 @@ LIMITS = Limits(max_time_s=100, first_step_deadline_s=20, stall_deadline_s=10)
         ({"step": 3, "progress_at": 50, "blocked": "no credit"}, 90, None),
         ({"step": 3, "progress_at": 99}, 101, FailureClass.MAX_TIME),
         ({"step": 9, "progress_at": 50, "phase": "evaluating"}, 61, None),
-        ({"step": 9, "progress_at": 50, "phase": "evaluating"}, 80, FailureClass.STALL),
+        ({"step": 9, "progress_at": 50, "phase": "evaluating"}, 96, FailureClass.STALL),
         ({"step": 3, "progress_at": 50, "phase": "stopping"}, 80, None),
     ],
 )
