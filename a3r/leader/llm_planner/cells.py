@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,16 +86,6 @@ def summary(values: list[float], confidence: float) -> dict[str, Any]:
         "low": _cut(found.low),
         "high": _cut(found.high),
     }
-
-
-def pooled_sd(states: list[CellState]) -> float | None:
-    """Standard deviation between seeds, pooled over cells; None when no cell has two results."""
-    groups = [g for s in states if len(g := [*s.explored, *s.fresh]) > 1]
-    freedom = sum(len(g) - 1 for g in groups)
-    if not freedom:
-        return None
-    squares = sum(math.fsum((x - math.fsum(g) / len(g)) ** 2 for x in g) for g in groups)
-    return math.sqrt(squares / freedom)
 
 
 def _factors(blueprint: BlueprintRecord) -> dict[str, Scalar]:

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 from a3r.core.errors import JobFailed
 from a3r.leader.goal import GoalSpec
 from a3r.leader.llm_planner.proposal import StageProposal
-from a3r.leader.llm_planner.rails import admit, rooms
+from a3r.leader.llm_planner.rails import admit
+from a3r.leader.llm_planner.reach import rooms
 from a3r.leader.plan import Conclusion, EndReason, Pending, StagePlan
 from a3r.leader.sweep import SweepPlanner
 from a3r.report.records import Records

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
+from a3r.leader.factors import Scalar
 from a3r.leader.goal import GoalSpec
-from a3r.leader.llm_planner.cells import CellState, cell_key, cell_states, level_in, pooled_sd
+from a3r.leader.llm_planner.cells import CellState, cell_key, cell_states, level_in
 from a3r.leader.llm_planner.proposal import Cell, StageProposal
+from a3r.leader.llm_planner.reach import budget_faults, reach
 from a3r.leader.llm_planner.words import cell_text, outcome, prediction_text, question_text
-from a3r.leader.plan import Attainable, DesignRow, StagePlan
+from a3r.leader.plan import DesignRow, StagePlan
+from a3r.leader.stage_words import stop_rule
 from a3r.report.prose_guard import prose_faults, reserved_names
 from a3r.report.records import Records
-from a3r.stats.tests import smallest_resolvable_gain
 
 MAX_CELLS = 64
 MAX_ROWS = 24
 """Predictions, or lines of the decision table."""
+DONE = "the question is settled on fresh seeds, or the planner sees nothing more to learn"
 OWN_WORDS = "The planner's own words"
 
 
@@ -38,7 +42,7 @@ def admit(goal: GoalSpec, records: Records, proposal: StageProposal) -> Admissio
     states = {cell_key(s.factors): s for s in cell_states(records)}
     cells, faults = _cells(goal, proposal.cells)
     if not faults:
-        faults += _evidence_faults(proposal, cells, states)
+        faults += _evidence_faults(goal, records, proposal, cells)
     faults += [
         *_prediction_faults(goal, proposal, cells, states),
         *_table_faults(goal, proposal, cells),
@@ -47,18 +51,8 @@ def admit(goal: GoalSpec, records: Records, proposal: StageProposal) -> Admissio
     if faults:
         return Admission(None, faults)
     plan = _plan(goal, records, proposal, cells, list(states.values()))
-    faults = list(_budget_faults(goal, records, plan))
+    faults = list(budget_faults(goal, records, plan))
     return Admission(None if faults else plan, faults)
-
-
-def rooms(goal: GoalSpec, records: Records) -> dict[str, int | None]:
-    """What the budget leaves: stages, and runs (None: no limit)."""
-    limit = goal.budget.max_runs
-    planned = sum(len(b.seeds) for b in records.blueprints)
-    return {
-        "stages": max(0, goal.budget.max_stages - len(records.stages)),
-        "runs": None if limit is None else max(0, limit - planned),
-    }
 
 
 # --- cells -----------------------------------------------------------------------------------------------------
@@ -108,9 +102,10 @@ def read_cell(goal: GoalSpec, cell: Cell) -> tuple[Cell | None, list[str]]:
 
 
 def _evidence_faults(
-    proposal: StageProposal, cells: Sequence[Cell], states: dict[str, CellState]
+    goal: GoalSpec, records: Records, proposal: StageProposal, cells: Sequence[Cell]
 ) -> Iterator[str]:
-    """Explored cells and confirmed cells never mix, and no cell is confirmed twice: that would be asking until it fits."""
+    """Explored cells and confirmed ones never mix, and nothing is confirmed twice: that would be asking until it fits."""
+    states = {cell_key(s.factors): s for s in cell_states(records)}
     if proposal.purpose == "explore":
         for cell in cells:
             if cell_key(cell) in states:
@@ -118,10 +113,50 @@ def _evidence_faults(
         return
     for cell in cells:
         state = states.get(cell_key(cell))
-        if state is None or not state.explored:
+        if state is None or not (state.explored or state.fresh):
             yield f"the cell {cell_text(cell)} has no result yet: explore it before it is confirmed"
-        elif state.fresh_planned:
+        elif goal.question.asks_minimum and state.fresh_planned:
             yield f"the cell {cell_text(cell)} got its fresh seeds already; a second time would be asking until it fits"
+    if not goal.question.asks_minimum:
+        yield from _meeting_faults(goal, records, cells)
+
+
+def _meeting_faults(goal: GoalSpec, records: Records, cells: Sequence[Cell]) -> Iterator[str]:
+    """Levels are compared seed by seed within one stage, so each must meet a level here that it never met before."""
+    met = _meetings(goal, records)
+    question = goal.question
+    if question.kind != "best":
+        levels = {c[question.factor] for c in cells}
+        if goal.baseline not in levels:
+            yield f"everything is compared with {question.factor} {goal.baseline}: confirm it in the same stage"
+    for cell in cells:
+        others = [
+            o for o in cells if o is not cell and _condition(goal, o) == _condition(goal, cell)
+        ]
+        if not others:
+            yield f"the cell {cell_text(cell)} has nothing to be compared with: confirm it together with another level of its condition"
+        elif all(frozenset((cell_key(cell), cell_key(o))) in met for o in others):
+            yield f"the cell {cell_text(cell)} met every other cell of this stage on fresh seeds already; a second time would be asking until it fits"
+
+
+def _meetings(goal: GoalSpec, records: Records) -> set[frozenset[str]]:
+    """Pairs of cells that one confirming stage planned together."""
+    found: set[frozenset[str]] = set()
+    for stage in records.stages:
+        here = [b.factors for b in records.blueprints if b.stage_id == stage.id]
+        if stage.kind == "replicate":
+            cells: list[Cell] = [{k: v for k, v in f.items() if v is not None} for f in here]
+            found |= {
+                frozenset((cell_key(a), cell_key(b)))
+                for a, b in combinations(cells, 2)
+                if _condition(goal, a) == _condition(goal, b)
+            }
+    return found
+
+
+def _condition(goal: GoalSpec, cell: Cell) -> Scalar | None:
+    across = goal.question.across
+    return None if across is None else cell[across]
 
 
 # --- predictions, decision table, words ------------------------------------------------------------------------
@@ -191,23 +226,17 @@ def _plan(
     states: list[CellState],
 ) -> StagePlan:
     confirms = proposal.purpose == "confirm"
-    rows = [
-        DesignRow(
-            factors=c,
-            seeds=_seeds(goal, records, c, confirms=confirms),
-            reason=_reason(confirms=confirms),
-        )
-        for c in cells
-    ]
+    seeds, reason = _seeds(goal, records, cells, confirms=confirms), _reason(confirms=confirms)
+    rows = tuple(DesignRow(factors=c, seeds=seeds, reason=reason) for c in cells)
     return StagePlan(
         kind="replicate" if confirms else "explore",
         question=question_text(proposal.model_copy(update={"cells": tuple(cells)})),
-        design=tuple(rows),
+        design=rows,
         predictions=tuple(prediction_text(goal, p) for p in proposal.predictions),
         decision_table=tuple(outcome(goal, row) for row in proposal.decision_table),
-        stop_rule=_stop_rule(goal),
+        stop_rule=stop_rule(goal, DONE),
         min_effect=goal.criterion.min_gain,
-        attainable=_attainable(goal, rows, states, confirms=confirms),
+        attainable=reach(goal, records, rows, confirms=confirms),
         why=_why(proposal, states),
         evidence={
             "cells": [s.view(goal.criterion.confidence) for s in states],
@@ -216,12 +245,14 @@ def _plan(
     )
 
 
-def _seeds(goal: GoalSpec, records: Records, cell: Cell, *, confirms: bool) -> tuple[int, ...]:
-    """Code's choice: the screening numbers, or the next ones that no stage planned here and that screening never uses."""
+def _seeds(
+    goal: GoalSpec, records: Records, cells: Sequence[Cell], *, confirms: bool
+) -> tuple[int, ...]:
+    """Code's choice, the same for all cells, so that they pair: the screening numbers, or the next ones that none of them had."""
     if not confirms:
         count = goal.seeds.refine if records.stages else goal.seeds.coarse
         return tuple(range(goal.seeds.first, goal.seeds.first + count))
-    used = records.planned_seeds(dict(cell))
+    used = set[int]().union(*(records.planned_seeds(dict(cell)) for cell in cells))
     seeds: list[int] = []
     candidate = goal.seeds.first_fresh
     while len(seeds) < goal.seeds.replicate:
@@ -237,17 +268,6 @@ def _reason(*, confirms: bool) -> str:
     return "It has no result yet."
 
 
-def _attainable(
-    goal: GoalSpec, rows: Sequence[DesignRow], states: list[CellState], *, confirms: bool
-) -> Attainable:
-    alpha, sd = round(1 - goal.criterion.confidence, 12), pooled_sd(states)
-    family = sum(s.fresh_planned > 0 for s in states) + len(rows) if confirms else 0
-    n = len(rows[0].seeds)
-    known = confirms and sd is not None
-    gain = smallest_resolvable_gain(sd, n, alpha, family) if known and sd is not None else None
-    return Attainable(alpha=alpha, family=family, n=n, sd=sd, smallest_gain=gain)
-
-
 def _why(proposal: StageProposal, states: list[CellState]) -> str:
     done = sum(len(s.explored) + len(s.fresh) for s in states)
     text = (
@@ -257,24 +277,3 @@ def _why(proposal: StageProposal, states: list[CellState]) -> str:
     )
     own = " ".join(proposal.rationale.split())
     return f'{text} {OWN_WORDS}: "{own}"' if own else text
-
-
-def _stop_rule(goal: GoalSpec) -> str:
-    parts = [f"{goal.budget.max_stages} stages"]
-    if goal.budget.max_runs is not None:
-        parts.append(f"{goal.budget.max_runs} runs")
-    if goal.budget.wall_clock_min is not None:
-        parts.append(f"{goal.budget.wall_clock_min:g} minutes")
-    return (
-        "Stop when the question is settled on fresh seeds, when the planner sees nothing more to learn, or at "
-        f"{', '.join(parts)}; what stays open is then said."
-    )
-
-
-def _budget_faults(goal: GoalSpec, records: Records, plan: StagePlan) -> Iterator[str]:
-    left = rooms(goal, records)
-    if left["stages"] == 0:
-        yield f"the budget's {goal.budget.max_stages} stages are used: finish"
-    runs = left["runs"]
-    if runs is not None and plan.runs > runs:
-        yield f"the stage takes {plan.runs} runs and the budget leaves {runs}: propose fewer cells, or finish"

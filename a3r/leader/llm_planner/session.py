@@ -10,6 +10,7 @@ from typing import Any, Literal
 from a3r.core.errors import A3RError, NotFound, ReplyInvalid
 from a3r.core.llm import ModelMessage
 from a3r.leader.clients.remedy import is_code_fault
+from a3r.leader.findings import LOOK_UP
 from a3r.leader.goal import GoalSpec
 from a3r.leader.jobs import JobContext
 from a3r.leader.llm.tools import quoted
@@ -17,7 +18,8 @@ from a3r.leader.llm_planner.cells import cell_states
 from a3r.leader.llm_planner.looking import WINDOW, Looking
 from a3r.leader.llm_planner.proposal import PlanAnswer, StageProposal
 from a3r.leader.llm_planner.proposing import AskClient, Proposing, still_open
-from a3r.leader.llm_planner.rails import admit, rooms
+from a3r.leader.llm_planner.rails import admit
+from a3r.leader.llm_planner.reach import rooms
 from a3r.leader.llm_planner.toolbox import Tools
 from a3r.report.export import records_from_store
 from a3r.report.records import Records, RunRecord
@@ -74,6 +76,9 @@ def situation(goal: GoalSpec, records: Records, goal_text: str) -> str:
         "stages": [{"number": s.ordinal, "kind": s.kind, "state": s.state} for s in records.stages],
         "left": rooms(goal, records),
         "open": still_open(goal, records),
+        "earlier_findings": [
+            d.evidence.get("findings") for d in records.decisions if d.what == LOOK_UP
+        ],
     }
     data = json.dumps(known, ensure_ascii=False, sort_keys=True, default=str)
     return "\n\n".join(
