@@ -27,7 +27,7 @@ WatchOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the noun to ``app``."""
-    from a3r.cli import campaign_bundle, campaign_report
+    from a3r.cli import campaign_bundle, campaign_report, campaign_reuse, campaign_schedule
 
     group = new_group("Studies: from a goal.md to a verified report.")
     group.command("start")(start)
@@ -40,6 +40,8 @@ def register(app: typer.Typer) -> None:
     group.command("report")(campaign_report.report)
     group.command("verify")(campaign_report.verify)
     group.command("export")(campaign_bundle.export)
+    group.command("reuse")(campaign_reuse.reuse)
+    group.command("schedule")(campaign_schedule.schedule)
     app.add_typer(group, name="campaign")
 
 
@@ -60,13 +62,16 @@ def start(
     with reported(as_json=as_json):
         from a3r.cli.daemon.starting import ensure_daemon
         from a3r.cli.edge import workspace_or_new
+        from a3r.cli.goal_reading import refuse_unreadable
         from a3r.cli.watch import watch_campaign
-        from a3r.leader.goal import goal_file, goal_text, parse_goal
+        from a3r.leader.goal import goal_file, goal_text
 
         file = goal_file(goal).absolute()
         text = goal_text(file)
-        parse_goal(text, file)
-        _warn(file)
+        if refuse_unreadable(text, file):
+            say("the goal is prose: the language model reads it first; `a3r campaign show` follows")
+        else:
+            _warn(file)
         ws = workspace_or_new()
         body: Json = {"goal_text": text, "goal_dir": str(file.parent)}
         if review is not None:
@@ -90,25 +95,30 @@ def _warn(file: Path) -> None:
 
 def check(
     goal: Annotated[Path, typer.Argument(help="goal.md, or the folder that holds one.")],
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Have prose read anew, though it was read before."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say what is understood of a goal, what is missing or odd, what it costs, and what it can resolve.
 
-    Starts nothing. Exit codes: 0 fine (warnings allowed), 2 it has mistakes.
+    A goal in prose is read by the language model of the settings (A3R_LLM); a campaign started from the same text is
+    frozen on what was shown here. Starts nothing. Exit codes: 0 fine (warnings allowed), 2 it has mistakes.
     """
     with reported(as_json=as_json):
-        from a3r.leader.goal_check import check_goal
+        from a3r.cli.goal_reading import checked
 
-        found = check_goal(goal)
-        body = found.model_dump(mode="json")
-        if not found.ok and as_json:
+        body, reading = checked(goal, again=again)
+        ok, mistakes = body["ok"], body["mistakes"]
+        if not ok and as_json:
             hint = "Correct the lines named in mistakes."
-            message = "\n".join(found.mistakes)
+            message = "\n".join(mistakes)
             body["error"] = {"code": "goal_invalid", "message": message, "hint": hint}
-        emit(body, render_check(body), as_json=as_json)
-        if not found.ok:
+        emit(body, [*render_check(body), *reading], as_json=as_json)
+        if not ok:
             if not as_json:
-                say(f"error: {found.path} has {len(found.mistakes)} mistake(s).")
+                say(f"error: {body['path']} has {len(mistakes)} mistake(s).")
                 say("hint: correct them, then check again.")
             raise typer.Exit(2)
 

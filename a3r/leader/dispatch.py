@@ -15,6 +15,7 @@ from a3r.core.types import (
 )
 from a3r.leader.clients.remedy import Next, after_failure, awaits_person
 from a3r.leader.retry import may_retry, of_last_client, reason_of
+from a3r.leader.reuse import take_over
 from a3r.leader.review_gate import DECIDED
 from a3r.leader.sweep_steps import evidence_of
 from a3r.leader.tick import Tick
@@ -31,6 +32,7 @@ def run_stage(tick: Tick, stage: StageRow) -> bool:
     blueprints = tick.store.blueprints(tick.id, stage.id)
     changed = _make_runs(tick, blueprints)
     runs = _runs_of(tick, blueprints)
+    changed |= take_over(tick, stage, runs)
     if tick.wall_clock_is_up():
         changed |= _cancel_waiting(tick, runs)
     else:

@@ -7,6 +7,7 @@ from a3r.leader.clients.sourcing import clients_for
 from a3r.leader.experiment import build_blueprints, tasks_of
 from a3r.leader.findings import look_up
 from a3r.leader.plan import Conclusion, EndReason, Pending, StagePlan
+from a3r.leader.reuse import offer
 from a3r.leader.tick import Tick
 
 
@@ -60,11 +61,12 @@ def _add_stage(tick: Tick, plan: StagePlan) -> bool:
     )
     shas = {c.tree_hash: tick.store.put_artifact(c.data) for c in clients.values()}
     blueprints = build_blueprints(tick.goal, plan, number, clients, tick.goal_dir)
-    tick.store.add_stage(
+    stage = tick.store.add_stage(
         tick.id,
         plan.kind,
         plan.model_dump(mode="json"),
         [(b, shas[b.clients[0].tree_hash]) for b in blueprints],
         tick.now,
     )
+    offer(tick, stage)
     return True

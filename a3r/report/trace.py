@@ -76,7 +76,7 @@ def _attempts(records: Records, gains: list[RunGain]) -> list[TraceLine]:
                 out.append(
                     TraceLine(
                         at,
-                        f"worker {attempt.worker}",
+                        "leader" if attempt.reused else f"worker {attempt.worker}",
                         name,
                         _outcome(run, attempt, by_run.get(run.id)),
                     )
@@ -86,7 +86,8 @@ def _attempts(records: Records, gains: list[RunGain]) -> list[TraceLine]:
 
 def _outcome(run: RunRecord, attempt: AttemptRecord, gain: RunGain | None) -> str:
     if attempt.id == run.accepted_attempt and gain is not None:
-        return f"gain {signed(gain.gain)}" if not gain.excluded else f"excluded: {gain.excluded}"
+        told = f"gain {signed(gain.gain)}" if not gain.excluded else f"excluded: {gain.excluded}"
+        return f"reused from {attempt.reused}: {told}" if attempt.reused else told
     parts = [attempt.state, attempt.failure or "", attempt.reason]
     return ": ".join(part for part in parts if part)
 

@@ -339,3 +339,14 @@ class ScheduleRow(Row):
     """The last due time that was taken, whatever came of it."""
     campaign_id: str | None
     """The last campaign that it started."""
+
+
+class OfferRow(Row):
+    """A planned run whose result an earlier campaign has: the same cell and seed."""
+
+    stage_id: str
+    blueprint_id: str
+    blueprint: str
+    seed: int
+    source_campaign: str
+    source_run: str

@@ -22,6 +22,8 @@ from a3r.store.history import HistoryBook
 from a3r.store.jobs import JobBook
 from a3r.store.llm_calls import LlmCallBook
 from a3r.store.readings import ReadingBook
+from a3r.store.retrying import RetryBook
+from a3r.store.reuse import ReuseBook
 from a3r.store.reviews import ReviewBook
 from a3r.store.revisions import RevisionBook
 from a3r.store.runs import RunBook
@@ -38,6 +40,7 @@ class Store(
     ReviewBook,
     RunBook,
     AttemptBook,
+    RetryBook,
     FinishBook,
     EvidenceBook,
     HistoryBook,
@@ -52,6 +55,7 @@ class Store(
     AmendmentBook,
     FindingBook,
     ScheduleBook,
+    ReuseBook,
 ):
     """Everything that a campaign leaves behind, under verb names; the methods are in the module of their noun.
 
