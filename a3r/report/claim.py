@@ -20,6 +20,8 @@ Kind: TypeAlias = Literal[
     "cell",
     "shift",
     "difference",
+    "threshold",
+    "noise",
     "denominators",
 ]
 """minimum, best, comparison, interaction and shift answer the goal's question; the others are their evidence."""

@@ -22,17 +22,21 @@ from a3r.report.results import (
     Status,
     Verdict,
 )
+from a3r.report.supporting_claims import noise_claims, threshold_claims
 
 __all__ = ["Claim", "Inputs", "Kind", "compute_claims"]
 
 
 def compute_claims(analysis: Analysis, gains: list[RunGain], question: Question) -> list[Claim]:
-    """All claims in order: the answer, its evidence (differences, replicated cells), denominators."""
+    """All claims in order: the answer, its evidence (differences, replicated cells), denominators, threshold, noise floor."""
     if isinstance(analysis, MinimumAnalysis):
         found = _minimum_claims(analysis, question)
     else:
         found = contrast_claims(analysis, question)
     found.append(_denominators(gains, question))
+    if isinstance(analysis, MinimumAnalysis):
+        found += threshold_claims(analysis, question)
+    found += noise_claims(analysis, gains, question)
     return [c.model_copy(update={"id": f"c{n}"}) for n, c in enumerate(found, start=1)]
 
 

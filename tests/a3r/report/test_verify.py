@@ -90,7 +90,7 @@ def test_edited_evaluation_item_is_caught(folder: Path, seal: Seal):
     edit(folder / "records/items.csv", "\n1,39,0,=", "\n1,39,1,=")
     seal(folder)
     check = failed(folder)
-    assert (check.name, check.ok) == ("figure data recomputed", False)  # an exploratory cell
+    assert (check.name, check.ok) == ("claims recomputed", False)  # an exploratory cell: the noise floor
 
 
 def test_edited_figure_data_and_drawing_are_caught(folder: Path, seal: Seal):
