@@ -24,7 +24,9 @@ MAX_LINES = 80
 MAX_LINE = 300
 WINDOW = 200_000
 """Bytes of a log's end that an excerpt is taken from."""
-METRICS = ("reward_mean", "zero_advantage_share", "truncated_share", "response_tokens_mean")
+METRICS = (
+    "reward_mean", "zero_advantage_share", "truncated_share", "response_tokens_mean", "entropy", "kl", "grad_norm", "loss",
+)  # fmt: skip
 MAX_STEPS = 40
 
 ReadLog = Callable[[str, str], bytes]
@@ -128,14 +130,11 @@ class Looking:
         run = self._run(args.run)
         steps = self.records.steps_of(run.id)
         stride = -(-len(steps) // MAX_STEPS) or 1
-        shown = [*steps[::stride], *steps[-1:]] if len(steps) > 1 else steps
+        shown = [s for n, s in enumerate(steps, 1) if n % stride == 1 % stride or n == len(steps)]
         rounds = [e for e in self.records.evals if e.run_id == run.id]
         return {
             "run": args.run,
-            "steps": [
-                {"step": s.step, **{m: getattr(s, m) for m in METRICS}}
-                for s in dict.fromkeys(shown)
-            ],
+            "steps": [{"step": s.step, **{m: getattr(s, m) for m in METRICS}} for s in shown],
             "steps_in_all": len(steps),
             "evaluations": [
                 {
