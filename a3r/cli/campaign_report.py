@@ -23,7 +23,11 @@ UNFINISHED = "running"
 
 def report(
     campaign: Annotated[
-        str, typer.Argument(metavar="CAMPAIGN", help="Id, unique beginning of an id, or name.")
+        str,
+        typer.Argument(
+            metavar="CAMPAIGN|FOLDER",
+            help="Id, unique beginning of an id, or name; with --into also a report's folder.",
+        ),
     ],
     into: Annotated[
         Path | None,
@@ -31,13 +35,17 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print where a campaign's report is, or render one anew with --into.
+    """Print where a campaign's report is, or render one anew with --into: a campaign's, or one written by an older a3r.
 
     Exit codes: 0 there is one, 2 no such campaign, or no report yet.
     """
     from a3r.hub.client import segment
 
     with reported(as_json=as_json):
+        if into and (Path(campaign) / "records").is_dir():
+            made = _render_again(Path(campaign), into)
+            emit({"campaign": None, "report": str(made)}, [str(made)], as_json=as_json)
+            return
         ws = workspace()
         with hub() as client:
             row = client.get(f"campaigns/{segment(campaign)}")
@@ -57,6 +65,14 @@ def _render(ws: Workspace, campaign_id: str, into: Path) -> Path:
 
     with Store.open(ws.database) as store:
         return write_report(records_from_store(store, campaign_id), into.absolute()) / REPORT_FILE
+
+
+def _render_again(folder: Path, into: Path) -> Path:
+    """Render a folder's records by today's rules; the folder itself is left as it is."""
+    from a3r.report.files import read_older_records
+    from a3r.report.write import write_report
+
+    return write_report(read_older_records(folder), into.absolute()) / REPORT_FILE
 
 
 def report_file(ws: Workspace, report_path: str | None) -> Path | None:

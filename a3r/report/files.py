@@ -98,6 +98,20 @@ def read_records(folder: Path) -> Records:
     return decode(lambda name: read_file(folder, name))
 
 
+LATER = frozenset({"amendments.json", "revisions.json", "llm_calls.json"})
+"""Lists that reports of format 1 did not have."""
+
+
+def read_older_records(folder: Path) -> Records:
+    """Records of a report of this or an earlier format, to render them anew; lists that it did not have are empty."""
+
+    def read(name: str) -> bytes:
+        absent = Path(name).name in LATER and not (folder / name).exists()
+        return b"[]" if absent else read_file(folder, name)
+
+    return decode(read)
+
+
 def read_file(folder: Path, name: str) -> bytes:
     """Bytes of one file of the folder; VerificationFailed when it can not be read."""
     try:

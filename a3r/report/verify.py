@@ -118,7 +118,7 @@ def _manifest(folder: Path) -> Check:
     except (ValueError, KeyError, TypeError) as error:
         return Check(name, ok=False, detail=f"{MANIFEST} does not parse: {error!r}")
     if version != FORMAT:
-        return Check(name, ok=False, detail=f"format {version!r}; this a3r reads {FORMAT}")
+        return Check(name, ok=False, detail=_other_format(version))
     present = {p.relative_to(folder).as_posix() for p in _files(folder)} - {MANIFEST}
     if missing := sorted(set(hashes) - present):
         return Check(name, ok=False, detail=f"missing file {missing[0]!r}")
@@ -128,6 +128,13 @@ def _manifest(folder: Path) -> Check:
         if bytes_hash(read_file(folder, file)) != hashes[file]:
             return Check(name, ok=False, detail=_changed(folder, file))
     return Check(name, ok=True, detail=f"{len(hashes)} files, every hash matches")
+
+
+def _other_format(version: object) -> str:
+    return (
+        f"format {version!r}; this a3r verifies {FORMAT}. Its own version of a3r verifies it; "
+        "`a3r campaign report FOLDER --into NEW` renders its records by today's rules"
+    )
 
 
 def _changed(folder: Path, file: str) -> str:
@@ -180,7 +187,9 @@ def _complete(study: Study) -> Check:
         if fault:
             return Check(name, ok=False, detail=f"run {run.id!r}: {fault}")
     used = sum(g.gain is not None for g in study.gains)
-    return Check(name, ok=True, detail=f"{used} of {len(study.gains)} planned runs are in the results")
+    return Check(
+        name, ok=True, detail=f"{used} of {len(study.gains)} planned runs are in the results"
+    )
 
 
 def _incomplete(records: Records, run_id: str) -> str:
