@@ -52,6 +52,8 @@ def _next(body: Json) -> list[str]:
     if body["to_review"]:
         names = ", ".join(body["to_review"])
         return ["", f"awaits review: {names}", *review_help(body["id"], body["to_review"][0])]
+    if body["revisions_to_review"]:
+        return ["", *revision_help(body["id"], body["revisions_to_review"])]
     if body["state"] in ("blocked", "paused"):
         return ["", f"'a3r campaign resume {body['id']}' lets it go on."]
     return []
@@ -81,6 +83,19 @@ def llm_text(costs: Json) -> str:
 
 def _clock(at: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def revision_help(campaign_id: str, revisions: list[Json]) -> list[str]:
+    """Which repaired clients wait for a person, how to read the first, and how to decide."""
+    names = ", ".join(f"{r['blueprint']} revision {r['revision']}" for r in revisions)
+    first = f"{campaign_id}/{revisions[0]['blueprint']}"
+    flag = f"--revision {revisions[0]['revision']}"
+    return [
+        f"{len(revisions)} repaired client(s) await your review: {names}",
+        f"  read:    a3r blueprint diff {first} {flag}",
+        f"  approve: a3r blueprint approve {first} {flag}",
+        f"  reject:  a3r blueprint reject {first} {flag}",
+    ]
 
 
 def review_help(campaign_id: str, name: str) -> list[str]:

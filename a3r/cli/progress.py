@@ -18,6 +18,9 @@ def event_text(event: Json) -> str | None:
         return words(event["data"], more)
     if kind.startswith("blueprint_"):
         return f"blueprint {event['subject']}: {kind.removeprefix('blueprint_')} ({event['actor']})"
+    if kind.startswith("revision_"):
+        told = f"client of {event['subject']} repaired (revision {event['data'].get('revision')})"
+        return f"{told}: {kind.removeprefix('revision_')} by {event['data'].get('by')}"
     if kind.startswith("campaign_"):
         return _with(
             f"campaign {_words(kind.removeprefix('campaign_'))}", event["data"].get("failure")

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from a3r.cli.campaign_screen import review_help
+from a3r.cli.campaign_screen import review_help, revision_help
 from a3r.cli.daemon.starting import ended_in_order, ensure_daemon
 from a3r.cli.edge import emit, say
 from a3r.cli.progress import event_line
@@ -60,6 +60,7 @@ class Watcher:
         self._seen = 0
         self._state: str | None = None
         self._told_review: list[str] = []
+        self._told_revisions: list[Json] = []
         self._blocked_since: float | None = None
         self._away = False
 
@@ -96,7 +97,13 @@ class Watcher:
         return campaign
 
     def _ask_for_review(self, client: HubClient, view: View, campaign: Json) -> None:
-        names: list[str] = client.get(self._path)["to_review"]
+        whole: Json = client.get(self._path)
+        names: list[str] = whole["to_review"]
+        revisions: list[Json] = whole["revisions_to_review"]
+        if revisions and revisions != self._told_revisions:
+            for line in revision_help(campaign["id"], revisions):
+                view.line(line)
+        self._told_revisions = revisions
         if names and names != self._told_review:
             view.line(f"{len(names)} blueprint(s) await your review: {', '.join(names)}")
             for line in review_help(campaign["id"], names[0]):

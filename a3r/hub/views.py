@@ -9,7 +9,7 @@ from collections import Counter
 from statistics import fmean
 from typing import Any
 
-from a3r.core.types import TERMINAL_ATTEMPTS, AttemptState, ReviewStatus
+from a3r.core.types import TERMINAL_ATTEMPTS, AttemptState, ReviewStatus, RevisionState
 from a3r.core.wire import EvalRound
 from a3r.hub import jobs
 from a3r.store.campaigns import FINAL
@@ -28,7 +28,8 @@ def campaign_line(store: Store, row: CampaignRow) -> Json:
         **body,
         "stage": stages[-1].ordinal if stages else 0,
         "runs": dict(Counter(run.state.value for run in runs)),
-        "awaiting_review": len(awaiting_review(store, row.id)),
+        "awaiting_review": len(awaiting_review(store, row.id))
+        + len(pending_revisions(store, row.id)),
         "blocked_attempts": blocked_attempts(store, row.id),
         "jobs": [] if row.state in FINAL else jobs.open_jobs(store, row.id),
         "llm": jobs.llm_costs(store, row),
@@ -59,6 +60,7 @@ def campaign_view(store: Store, row: CampaignRow) -> Json:
         "decisions": [d.model_dump(mode="json") for d in store.decisions(row.id)],
         "deviations": [d.model_dump(mode="json") for d in store.deviations(row.id)],
         "to_review": [b.name for b in awaiting_review(store, row.id)],
+        "revisions_to_review": pending_revisions(store, row.id),
     }
 
 
@@ -80,6 +82,16 @@ def awaiting_review(store: Store, campaign_id: str) -> list[BlueprintRow]:
     if campaign.review_mode.value == "none":
         return []
     return [b for b in store.blueprints(campaign_id) if b.review is ReviewStatus.PENDING]
+
+
+def pending_revisions(store: Store, campaign_id: str) -> list[Json]:
+    """Repaired clients that wait for a person: which blueprint's, which revision, why."""
+    found = [r for r in store.revisions(campaign_id) if r.state is RevisionState.PENDING]
+    names = {b.id: b.name for b in store.blueprints(campaign_id)} if found else {}
+    return [
+        {"blueprint": names[r.blueprint_id], "revision": r.ordinal, "reason": r.reason}
+        for r in found
+    ]
 
 
 def blueprint_line(row: BlueprintRow) -> Json:

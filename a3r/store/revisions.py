@@ -1,7 +1,8 @@
 """Revisions: what became of a blueprint's client after its review. The approved blueprint itself never changes.
 
 The newest approved revision is the client in force: the next claim of an attempt takes it. An approval (a person's, or the
-rule of the campaign's review mode) is recorded as a deviation, with the diff, in the same transaction.
+rule of the campaign's review mode) is recorded as a deviation that names the revision, in the same transaction; the revision
+itself holds the diff, and the report shows both.
 """
 
 from __future__ import annotations
@@ -181,10 +182,6 @@ def _settled(session: Session, blueprint: BlueprintTable, record: RevisionTable,
                 "why": record.reason,
                 **told,
                 "revision_id": record.id,
-                "base_sha": record.base_sha,
-                "artifact_sha": record.artifact_sha,
-                "tree_hash": record.tree_hash,
-                "diff": record.diff,
                 "failure": record.evidence.get("failure"),
                 "functions": record.evidence.get("functions", []),
             },

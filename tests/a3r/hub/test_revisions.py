@@ -61,3 +61,10 @@ async def test_a_revision_that_is_not_there_is_named(study, pending):
     reply = await study.api("POST", f"revisions/{pending.id}", verdict)
     assert reply.status_code == 404
     assert "no revision '7'" in reply.json()["error"]["message"]
+
+
+async def test_a_campaign_says_which_repaired_clients_wait_for_a_person(study, pending):
+    body = (await study.api("GET", f"campaigns/{study.campaign_id}")).json()
+    (found,) = body["revisions_to_review"]
+    assert (found["blueprint"], found["revision"]) == (pending.name, 1)
+    assert body["awaiting_review"] >= 1

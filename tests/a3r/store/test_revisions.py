@@ -31,7 +31,7 @@ def test_the_next_claim_takes_the_newest_approved_revision(study: Any, store: St
     assert (found.ordinal, found.artifact_sha) == (1, "b" * 64)
 
 
-def test_an_approved_revision_is_a_deviation_with_its_diff_and_is_filed_once(
+def test_an_approved_revision_is_a_deviation_that_names_it_and_is_filed_once(
     study: Any, store: Store
 ) -> None:
     run = study.run()
@@ -41,7 +41,7 @@ def test_an_approved_revision_is_a_deviation_with_its_diff_and_is_filed_once(
     assert store.add_revision([run.blueprint_id], *args, 9.0) == rows
     (told,) = store.deviations(study.campaign_id)
     assert told.attempt_id == attempt.id
-    assert told.data["diff"] == DIFF
+    assert [r.diff for r in rows if r.id == told.data["revision_id"]] == [DIFF]
     assert (told.data["revision"], told.data["failure"]) == (1, "import_error")
     assert told.what == "the client of b16 was repaired (revision 1)"
 

@@ -35,14 +35,16 @@ def test_a_broken_client_is_repaired_once_and_the_report_shows_the_diff(bench, t
         d for d in study.store.deviations(study.id) if d.data.get("remedy") == "client_revision"
     ]
     assert len(told) == len(revisions)
-    assert "-    return json.loads((HERE" in told[0].data["diff"]
-    assert "+    random.Random(seed).shuffle(order)" in told[0].data["diff"]
+    assert "-    return json.loads((HERE" in revisions[0].diff
+    assert "+    random.Random(seed).shuffle(order)" in revisions[0].diff
     assert told[0].data["functions"] == ["client.py: training_order", "data/order-0.json"]
     # One question for all blueprints that ran the same client.
     assert len(study.model.asked) == 1
     folder = Path(study.store.campaign(study.id).report_path)
     assert verify(folder).ok
-    assert "was repaired (revision 1)" in (folder / "report.md").read_text(encoding="utf-8")
+    words = (folder / "report.md").read_text(encoding="utf-8")
+    assert "was repaired (revision 1)" in words
+    assert "+    random.Random(seed).shuffle(order)" in words
     unpack_tree(study.store.artifact(revisions[0].artifact_sha), tmp_path / "mended")
     assert sorted(read_files(tmp_path / "mended")) == ["client.py"]
 
