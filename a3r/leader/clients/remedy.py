@@ -18,7 +18,9 @@ from a3r.core.types import (
     RevisionState,
 )
 from a3r.leader.goal import GoalSpec
+from a3r.leader.static_check import REQUIRED_FUNCTIONS
 from a3r.leader.tick import Tick
+from a3r.report.prose_guard import prose_faults, reserved_names
 from a3r.store.revisions import Revised
 from a3r.store.rows import AttemptRow, BlueprintRow, JobRow
 
@@ -144,8 +146,8 @@ def _apply(
         artifact_sha=str(result["artifact_sha"]),
         tree_hash=str(result["tree_hash"]),
         diff=str(result["diff"]),
-        reason=str(result["explanation"]),
-        evidence=evidence,
+        reason=_in_words(tick.goal, result),
+        evidence={**evidence, "explanation": str(result["explanation"])},
     )
     # The one that failed, and every blueprint that runs the same client and is not done.
     open_ones = {r.blueprint_id for r in tick.store.runs(tick.id) if r.state not in TERMINAL_RUNS}
@@ -157,3 +159,18 @@ def _apply(
     state = RevisionState.PENDING if asks else RevisionState.APPROVED
     tick.store.add_revision(sorted(peers | {blueprint.id}), revised, state, BY, tick.now)
     return Next.WAIT if asks else Next.RETRY
+
+
+def _in_words(goal: GoalSpec, result: dict[str, Any]) -> str:
+    """Why the client was changed, for the report: code's words, and the model's own only as far as they can state no result."""
+    changed = [str(name) for name in result["functions"]]
+    known = [name for name in changed if name in REQUIRED_FUNCTIONS]
+    others = len(changed) - len(known)
+    parts = [*known, *([f"{others} other function(s)"] if others else [])]
+    text = f"{result['failure']}: changed {', '.join(parts) or 'no function, but other lines or files'}"
+    told = " ".join(str(result["explanation"]).split())
+    return (
+        text
+        if prose_faults(told, reserved_names(goal.model_dump(mode="json")))
+        else f'{text}. In the model\'s words: "{told}"'
+    )
