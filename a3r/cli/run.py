@@ -1,4 +1,4 @@
-"""``a3r run``: list show logs attach."""
+"""``a3r run``: list show logs attach retry cancel."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ def register(app: typer.Typer) -> None:
     group.command("show")(show)
     group.command("logs")(logs)
     group.command("attach")(attach)
+    group.command("retry")(retry)
+    group.command("cancel")(cancel)
     app.add_typer(group, name="run")
 
 
@@ -75,8 +77,8 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
         tail: list[str] = []
         name = failing_log(body)
         if name is not None:
-            page = read_log(client, body["id"], name, offset=-4000)
-            tail = log_lines(page["data"])[-12:]
+            page = read_log(client, body["id"], name, offset=-16000)
+            tail = telling_lines(page["data"])
             body["log_tail"] = {"name": name, "lines": tail}
         emit(body, run_screen(body, name, tail), as_json=as_json)
 
@@ -160,10 +162,46 @@ def read_log(
     return page
 
 
+def telling_lines(data: bytes, most: int = 12) -> list[str]:
+    """The lines that tell what happened: the end of the last traceback where there is one, else the last lines."""
+    lines = [line for line in log_lines(data) if not line.startswith("--- a3r")]
+    starts = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent")]
+    if not starts or len(lines) - starts[-1] <= most:
+        return lines[-most:]
+    trace = lines[starts[-1] :]
+    # Its frames are indented; the first line after them that is not says what it was.
+    end = next((n for n, line in enumerate(trace[1:], 1) if not line.startswith(" ")), len(trace))
+    return trace[max(0, end - most + 1) : end + 1]
+
+
 def log_lines(data: bytes) -> list[str]:
     """Lines of a log, control characters replaced, empty ones left out."""
     text = printable(data.decode("utf-8", "replace").replace("\r", "\n"))
     return [line for line in text.splitlines() if line.strip()]
+
+
+def retry(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Queue one more attempt of a run that ended without a result, beyond its limit; the report discloses it.
+
+    A blocked campaign goes on. Refused once the run's stage was analysed: a late result may not change a conclusion. Exit
+    codes: 0 queued, 2 no such run, 3 not possible now.
+    """
+    _steer(run, "retry", "one more attempt is queued", as_json=as_json)
+
+
+def cancel(run: RunArgument, as_json: JsonOption = False) -> None:
+    """End a run: an attempt under way is stopped by its worker. One that has ended stays as it is."""
+    _steer(run, "cancel", "told to end", as_json=as_json)
+
+
+def _steer(run: str, verb: str, done: str, *, as_json: bool) -> None:
+    from a3r.hub.client import segment
+
+    with reported(as_json=as_json), hub() as client:
+        body = client.post(f"runs/{segment(run)}/{verb}")
+        last = body["attempts"][-1]["state"] if body["attempts"] else "no attempt"
+        line = f"{body['id']} ({body['label']}): {done}; now {body['state']}, {last}"
+        emit(body, [line], as_json=as_json)
 
 
 def attach(run: RunArgument) -> None:

@@ -11,7 +11,7 @@ from a3r.cli.progress import gain_text
 Json = dict[str, Any]
 
 BAD = ("failed", "lost", "blocked", "unreachable", "cancelled")
-LOGS = ("client", "server", "evaluator", "supervisor")
+LOGS = ("client", "server", "evaluator", "environment", "supervisor")
 
 
 def run_screen(body: Json, log_name: str | None, tail: list[str]) -> list[str]:
@@ -63,6 +63,7 @@ def _facts(attempt: Json, stop_at_step: int | None) -> list[tuple[str, object]]:
         ("rounds", ", ".join(rounds)),
         ("gain", None if attempt["gain"] is None else gain_text(attempt["gain"])),
         ("starts", _generations(attempt["events"])),
+        ("walls", _walls(attempt["events"])),
         ("logs", ", ".join(f"{k} ({v} bytes)" for k, v in attempt["logs"].items())),
         ("id", attempt["id"]),
     ]
@@ -78,6 +79,22 @@ def _generations(events: list[Json]) -> str:
     return ", ".join(f"{role} {n}" for role, n in counts.items())
 
 
+def _walls(events: list[Json]) -> str:
+    """What kept the client's code in, and what could not: ``files, network; not: memory``."""
+    boxes = [
+        e["data"]["sandbox"]
+        for e in events
+        if e["kind"] == "environment" and e["data"].get("sandbox")
+    ]
+    if not boxes:
+        return ""
+    last: Json = boxes[-1]
+    missing = ", ".join(last.get("not_enforced", {}))
+    return f"{last['tool']}: {', '.join(last['enforced']) or 'none'}" + (
+        f"; not: {missing}" if missing else ""
+    )
+
+
 def _mean(mean: float | None) -> str:
     return "incomplete" if mean is None else f"{mean:.3f}"
 
@@ -87,7 +104,17 @@ def _clock(at: float) -> str:
 
 
 TOLD = frozenset(
-    {"process_exited", "client_restarted", "server_restarted", "evaluator_restarted", "deviation"}
+    {
+        "process_exited",
+        "client_restarted",
+        "blocked",
+        "unblocked",
+        "stop_rule",
+        "engine_restarted",
+        "server_restarted",
+        "evaluator_restarted",
+        "deviation",
+    }
     | {"attempt_failed", "attempt_lost", "attempt_unreachable", "attempt_blocked", "late_result"}
 )
 """Events that explain something."""
@@ -108,4 +135,6 @@ def failing_log(body: Json) -> str | None:
     if last["state"] not in BAD or not there:
         return None
     told = f"{last['failure'] or ''} {last['reason']}".lower()
-    return next((name for name in there if name in told), there[0])
+    name = next((name for name in there if name in told), there[0])
+    # A log that went on in another file: its end came apart.
+    return f"{name}.tail" if last["logs"].get(f"{name}.tail") else name

@@ -9,7 +9,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from a3r.core.errors import Conflict, NotFound
-from a3r.core.types import TERMINAL_ATTEMPTS
+from a3r.core.types import (
+    TERMINAL_ATTEMPTS,
+    TERMINAL_RUNS,
+    AttemptState,
+    CampaignState,
+    RunState,
+)
 from a3r.hub import views
 from a3r.hub.state import Hub
 from a3r.store.rows import AttemptRow, RunRow
@@ -28,6 +34,8 @@ def add_runs(router: APIRouter, hub: Hub) -> None:
     def show(run_id: str) -> Json:
         """One run with its attempts."""
         return views.run_view(store, find_run(store, run_id))
+
+    add_run_steering(router, hub)
 
     @router.get("/runs/{run_id}/logs")
     def logs(
@@ -61,6 +69,40 @@ def add_runs(router: APIRouter, hub: Hub) -> None:
             "ended": chosen.state in TERMINAL_ATTEMPTS and start + len(data) >= size,
             "data_b64": base64.b64encode(data).decode(),
         }
+
+
+def add_run_steering(router: APIRouter, hub: Hub) -> None:
+    """Add the routes that end a run or try it again."""
+    store = hub.store
+
+    @router.post("/runs/{run_id}/cancel")
+    def cancel(run_id: str) -> Json:
+        """Ask for the end of a run. One that has ended stays as it is."""
+        run = find_run(store, run_id)
+        if run.state not in TERMINAL_RUNS:
+            _cancel(hub, run)
+            hub.changed()
+        return views.run_view(store, store.run(run.id))
+
+    @router.post("/runs/{run_id}/retry")
+    def retry(run_id: str) -> Json:
+        """Queue one more attempt of a run that ended without a result; a blocked campaign goes on."""
+        run = find_run(store, run_id)
+        store.retry_run(run.id, "a person", hub.clock.time())
+        if store.campaign(run.campaign_id).state is CampaignState.BLOCKED:
+            store.set_campaign_state(run.campaign_id, CampaignState.RUNNING)
+        hub.changed()
+        return views.run_view(store, store.run(run.id))
+
+
+def _cancel(hub: Hub, run: RunRow) -> None:
+    """An attempt under way is stopped by its worker, and the run ends with it; otherwise it ends now."""
+    why, at = "a person cancelled the run", hub.clock.time()
+    live = [a for a in hub.store.attempts_of_run(run.id) if a.state not in TERMINAL_ATTEMPTS]
+    for attempt in live:
+        hub.store.request_attempt_stop(attempt.id, why, at)
+    if all(a.state is AttemptState.QUEUED for a in live):
+        hub.store.set_run_state(run.id, RunState.CANCELLED, reason=why)
 
 
 def find_run(store: Store, reference: str) -> RunRow:

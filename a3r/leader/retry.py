@@ -12,6 +12,7 @@ PERMANENT = frozenset(
         FailureClass.CONFIG,
         FailureClass.DATA_MISSING,
         FailureClass.NAN,  # the same seed takes the same path into it; it is a result of the cell, not an accident
+        FailureClass.STOP_RULE,  # the blueprint's own verdict on the cell
         FailureClass.STOPPED,
     }
 )

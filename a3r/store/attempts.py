@@ -55,21 +55,7 @@ class AttemptBook(Book):
             revision = number_in_force(session, record.id)
             tried = sum(a.revision == revision for a in before)
             _refuse_queueing(session, run, record, tried)
-            attempt = AttemptTable(
-                id=new_id("at", at),
-                run_id=run_id,
-                campaign_id=run.campaign_id,
-                queue_order=next_count(session, "queue"),
-                ordinal=len(before) + 1,
-                state=AttemptState.QUEUED.value,
-                nonce=new_nonce(),
-                summary={},
-                queued_at=at,
-            )
-            session.add(attempt)
-            session.flush()
-            _tell(session, attempt, "queued", at, run=run_id, ordinal=attempt.ordinal)
-            return to_row(attempt)
+            return to_row(queue_next(session, run, len(before) + 1, at))
 
     def attempts(self, campaign_id: str) -> list[AttemptRow]:
         """All attempts of the campaign, in the order in which they were queued."""
@@ -236,6 +222,25 @@ def cancel_queued(session: Session, attempt: AttemptTable, reason: str, at: floa
 def to_row(record: AttemptTable) -> AttemptRow:
     """Detach."""
     return AttemptRow.model_validate(record.model_dump(exclude={"queue_order"}))
+
+
+def queue_next(session: Session, run: RunTable, ordinal: int, at: float) -> AttemptTable:
+    """Add the run's next attempt, within a transaction that has seen that it may have one."""
+    attempt = AttemptTable(
+        id=new_id("at", at),
+        run_id=run.id,
+        campaign_id=run.campaign_id,
+        queue_order=next_count(session, "queue"),
+        ordinal=ordinal,
+        state=AttemptState.QUEUED.value,
+        nonce=new_nonce(),
+        summary={},
+        queued_at=at,
+    )
+    session.add(attempt)
+    session.flush()
+    _tell(session, attempt, "queued", at, run=run.id, ordinal=attempt.ordinal)
+    return attempt
 
 
 def _refuse_queueing(

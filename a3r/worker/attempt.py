@@ -22,6 +22,7 @@ from a3r.worker.events import EventLog
 from a3r.worker.failures import classify
 from a3r.worker.folder import AttemptFolder
 from a3r.worker.keeper import ALIVE, Keeper
+from a3r.worker.logs import keep_tail
 from a3r.worker.prepare import gated_step, prepare
 from a3r.worker.processes import ExitRecord, Launcher, read_json, sweep
 from a3r.worker.repair import AttemptOver, Repair
@@ -246,6 +247,8 @@ class AttemptRunner:
             return
         left = sweep({NONCE: self.spec.nonce}) + self._end_containers()
         self.events.add("worker", "processes_gone", leftovers_ended=left)
+        for log in sorted((self.folder.path / "logs").glob("*.log")):
+            keep_tail(log)
         proven = read_json(self.folder.path / "proof.json") or {}
         report = finish_report(self.folder, self.spec, self.memo, proven, self.clock.time())
         write_json(self.folder.finish_file, report.model_dump(mode="json"))

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Literal
 
 from a3r.core.types import FailureClass
+from a3r.worker.logs import clean_lines
 from a3r.worker.processes import ExitRecord
 
 Role = Literal["server", "client", "evaluator", "environment"]
@@ -183,7 +184,7 @@ def classify(
         return FailureClass.STOPPED
     if role == "evaluator" and record.code == EVALUATOR_REFUSED:
         return FailureClass.CONFIG
-    text = tail.decode("utf-8", "replace").replace("\r", "\n")
+    text = "\n".join(clean_lines(tail))
     if role == "environment":
         return _of_environment(text)
     told = _from_text(f"{text}\n{record.error}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Any, cast
 from a3r.core.errors import HostError
 from a3r.core.ports import Terminal
 from a3r.worker import supervisor
+from a3r.worker.logs import read_tail
 from a3r.worker.private import write_private
 
 logger = logging.getLogger(__name__)
@@ -151,16 +151,7 @@ class Process:
         """The last bytes of this start's own output; older starts in the same file are left out."""
         path = Path(str(self.spec().get("log", "")))
         begin = (read_json(self.folder / "start.json") or {}).get("log_offset", 0)
-        more = path.with_name(path.name + ".1")
-        if more.exists():
-            path, begin = more, 0
-        try:
-            with path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(begin, size - limit))
-                return file.read()
-        except OSError:
-            return b""
+        return read_tail(path, limit, begin)
 
     def terminate(self) -> None:
         """Ask the supervisor to end the process (TERM, grace, KILL). Returns at once; safe to repeat; a gone one is fine."""
@@ -209,6 +200,7 @@ class Launcher:
         grace_s: float = 5.0,
         env: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
+        rotate_bytes: int = supervisor.ROTATE_BYTES,
     ) -> Process:
         """Ask for a start and return at once; the records tell the rest.
 
@@ -228,6 +220,7 @@ class Launcher:
             "label": folder.name,
             "max_time_s": max_time_s,
             "grace_s": grace_s,
+            "rotate_bytes": rotate_bytes,
         }
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from a3r.worker.environments import SecretMissing
 from a3r.worker.events import EventLog
 from a3r.worker.failures import REMEDIES, Action, classify
 from a3r.worker.folder import AttemptFolder, Memo, role_of
+from a3r.worker.logs import clean_lines
 from a3r.worker.processes import ExitRecord, Process, ProcessState
 
 MAX_EVALUATOR_RESTARTS = 2
@@ -157,7 +158,7 @@ class Repair:
 
 def last_line(tail: bytes) -> str:
     """The last line of a log that says something, at most 300 characters."""
-    lines = tail.decode("utf-8", "replace").replace("\r", "\n").splitlines()
+    lines = clean_lines(tail)
     # Our own marks and the advice that follows an error say nothing of what happened.
     said = [s for line in lines if (s := line.strip()) and not s.startswith(("--- a3r", "hint:"))]
     return said[-1][:300] if said else "the log is empty"

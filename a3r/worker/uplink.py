@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 CHUNK_BYTES = 256 * 1024
 CHUNKS_A_PASS = 4
 """Of one log in one pass, while the attempt runs."""
-LOGS = ("server", "client", "evaluator")
 
 
 class Sent(BaseModel):
@@ -132,15 +131,22 @@ class AttemptUplink:
                 self.sent.rounds.append(name)
 
     def _send_logs(self, *, everything: bool) -> None:
-        for name in LOGS:
+        for name in self._log_names():
             left = 10**6 if everything else CHUNKS_A_PASS
             while left and self._send_chunk(name):
                 left -= 1
 
+    def _log_names(self) -> list[str]:
+        """``client``, ...; and ``client.tail``, the end of one that went on in further files."""
+        found = sorted((self._folder.path / "logs").glob("*.*"))
+        logs = [p.stem for p in found if p.suffix == ".log" and not p.name.startswith(".")]
+        return logs + [p.name for p in found if p.suffix == ".tail" and not p.name.startswith(".")]
+
     def _send_chunk(self, name: str) -> bool:
         """Send the next piece of a log; False when there was none."""
         offset = self.sent.logs.get(name, 0)
-        path = self._folder.log(name)
+        tail = self._folder.path / "logs" / name
+        path = tail if tail.suffix == ".tail" else self._folder.log(name)
         if not path.exists():
             return False
         with path.open("rb") as file:
