@@ -14,6 +14,7 @@ WIDEST = 100
 
 def show_trace(campaign: str, *, as_json: bool) -> None:
     """Print the campaign's trace in order of time (UTC)."""
+    from a3r.core.errors import GoalError
     from a3r.report.export import records_from_store
     from a3r.report.numbers import utc
     from a3r.report.study import Study
@@ -22,7 +23,11 @@ def show_trace(campaign: str, *, as_json: bool) -> None:
 
     with Store.open(workspace().database) as store:
         records = records_from_store(store, campaign)
-    lines = trace(records, Study(records).gains)
+    try:
+        gains = Study(records).gains
+    except GoalError:
+        gains = []  # a goal in prose that nobody has read yet
+    lines = trace(records, gains)
     body: Json = {
         "campaign": records.campaign.id,
         "trace": [

@@ -27,6 +27,8 @@ from a3r.report.write import FORMAT, MANIFEST, PAGE, derived_files, drawings, pa
 if TYPE_CHECKING:  # verifying a folder needs no database library
     from a3r.store.store import Store
 
+CONFIRMS = "replicate"
+"""Kind of the stages whose results must be new."""
 Level: TypeAlias = Literal["nothing", "self-consistent", "equal to the database"]
 
 
@@ -197,6 +199,8 @@ def _incomplete(records: Records, run_id: str) -> str:
     attempt = run.accepted()
     if attempt is None:
         return "succeeded without an accepted attempt"
+    if attempt.reused and records.stage_of(run).kind == CONFIRMS:
+        return f"a confirmatory stage took over a result that was known before ({attempt.reused})"
     wanted = last_step(records.blueprint(run.blueprint_id), run) or 0
     if [s.step for s in records.steps_of(run_id)] != list(range(1, wanted + 1)):
         return f"its step records are not 1 to {wanted}"

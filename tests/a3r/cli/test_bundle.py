@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from a3r.core.types import ReviewMode
 from a3r.core.workspace import Workspace
 from a3r.store.store import Store
 from a3r.testing.stored import StoredCampaign, blueprint
@@ -55,3 +56,10 @@ def test_trace_is_told_without_a_daemon(a3r: Any, workspace: Workspace) -> None:
     lines = a3r("campaign", "show", campaign, "--trace", "--json").json["trace"]
     assert [x["at"] for x in lines] == sorted(x["at"] for x in lines)
     assert a3r("campaign", "show", "nobody", "--trace").code == 2
+
+
+def test_trace_of_a_goal_that_nobody_has_read_yet(a3r: Any, workspace: Workspace) -> None:
+    with Store.open(workspace.database) as store:
+        store.create_campaign("prose", "Find out.", "/g", {}, ReviewMode.NONE, "llm", 1.0)
+    told = a3r("campaign", "show", "prose", "--trace")
+    assert (told.code, "campaign started" in told.out) == (0, True)

@@ -90,7 +90,10 @@ def test_edited_evaluation_item_is_caught(folder: Path, seal: Seal):
     edit(folder / "records/items.csv", "\n1,39,0,=", "\n1,39,1,=")
     seal(folder)
     check = failed(folder)
-    assert (check.name, check.ok) == ("claims recomputed", False)  # an exploratory cell: the noise floor
+    assert (check.name, check.ok) == (
+        "claims recomputed",
+        False,
+    )  # an exploratory cell: the noise floor
 
 
 def test_edited_figure_data_and_drawing_are_caught(folder: Path, seal: Seal):
@@ -157,6 +160,13 @@ def test_succeeded_run_without_all_its_steps_is_caught(records: Records, rewrite
 def test_succeeded_run_without_its_final_round_is_caught(records: Records, rewrite, folder: Path):
     rewrite(folder, records.model_copy(update={"evals": records.evals[:-1]}))
     assert "no final round" in failed(folder).detail
+
+
+def test_a_known_result_in_a_confirmatory_stage_is_caught(records: Records, rewrite, folder: Path):
+    run = records.runs[-1]
+    taken = run.attempts[0].model_copy(update={"reused": "older/run-1", "started_at": None})
+    rewrite(folder, with_run(records, len(records.runs) - 1, attempts=(taken,)))
+    assert "took over a result that was known before (older/run-1)" in failed(folder).detail
 
 
 def test_torn_records_are_a_false_check_and_not_a_crash(folder: Path, seal: Seal):
