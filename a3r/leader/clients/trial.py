@@ -207,6 +207,19 @@ class Trial:
             return [f"the evaluator can not score {name!r}: {error.message}"]
         return [] if math.isfinite(score) else [f"the score of {name!r} is {score}"]
 
+    def _told(
+        self, mode: str, url: str, tokens: Mapping[str, str], more: Mapping[str, Any]
+    ) -> Path:
+        """Write the client's spec and its token; the spec's file."""
+        work = self.scratch / "work"
+        token = work / f"{mode}.token"
+        _private(token, tokens["client" if mode == "train" else "eval"])
+        told = {"url": url, "token_file": str(token), "mode": mode, "seed": self.seed}
+        told |= {"arguments": dict(self.arguments), **more}
+        path = work / f"{mode}.json"
+        path.write_text(json.dumps(told), "utf-8")
+        return path
+
     def _play(
         self,
         mode: Literal["train", "eval"],
@@ -216,12 +229,7 @@ class Trial:
         more: Mapping[str, Any],
     ) -> list[str]:
         """Run the client once; problems in words."""
-        work = self.scratch / "work"
-        token = work / f"{mode}.token"
-        _private(token, tokens["client" if mode == "train" else "eval"])
-        told = {"url": url, "token_file": str(token), "mode": mode, "seed": self.seed}
-        told |= {"arguments": dict(self.arguments), **more}
-        (work / f"{mode}.json").write_text(json.dumps(told), "utf-8")
+        work, told = self.scratch / "work", self._told(mode, url, tokens, more)
         python = self.python or sys.executable
         room = Room(
             scratch=self.scratch / "walls",
@@ -230,7 +238,7 @@ class Trial:
             hidden=self.hidden,
             ports=[int(url.rpartition(":")[2])],
         )
-        argv = [python, "-B", str(self.client / ENTRY), str(work / f"{mode}.json")]
+        argv = [python, "-B", str(self.client / ENTRY), str(told)]
         shut = enclose(argv, self.client, SandboxSpec(memory_mb=MEMORY_MB), room)
         walls.update(shut.record.model_dump(mode="json"))
         log = self.scratch / f"{mode}.log"
