@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from a3r.core.errors import JobFailed
 from a3r.core.ports import Clock
 from a3r.core.types import CampaignState, JobState, StageState
 from a3r.core.workspace import Workspace
 from a3r.leader.goal import GoalSpec
+from a3r.leader.job_words import job_failed
 from a3r.leader.plan import Planner
 from a3r.leader.worked import events_of, minutes_are_up, worked_s
 from a3r.report.export import records_from_store
@@ -96,13 +96,7 @@ class Tick:
         """
         job = self.job(kind, subject, payload)
         if job.state is JobState.FAILED:
-            told = job.result or {}
-            raise JobFailed(
-                f"{kind} {subject}: {told.get('message') or job.detail}",
-                hint=str(told.get("hint") or ""),
-                job=job.id,
-                reason=told.get("code"),
-            )
+            raise job_failed(job, f"{kind} {subject}")
         return job.result if job.state is JobState.DONE else None
 
     def wall_clock_is_up(self) -> bool:

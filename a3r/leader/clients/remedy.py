@@ -18,6 +18,7 @@ from a3r.core.types import (
     RevisionState,
 )
 from a3r.leader.goal import GoalSpec
+from a3r.leader.job_words import why
 from a3r.leader.static_check import REQUIRED_FUNCTIONS
 from a3r.leader.tick import Tick
 from a3r.report.prose_guard import prose_faults, reserved_names
@@ -124,7 +125,7 @@ def _given_up(tick: Tick, job: JobRow) -> Next:
     tick.decide_once(
         None,
         f"no repair: {job.id.rpartition('/')[2]}",
-        str(told.get("message") or job.detail),
+        f"{why(job)}; the run goes on as without a repair",
         {"job": job.id, "code": told.get("code")},
     )
     return Next.AS_BEFORE

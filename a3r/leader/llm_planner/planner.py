@@ -79,8 +79,9 @@ class LlmPlanner:
         found = admit(goal, records, StageProposal.model_validate(result["proposal"]))
         if found.plan is None:
             raise JobFailed(
-                f"the proposed stage may not run: {'; '.join(found.faults)}",
+                f"the stage that was proposed and accepted may not run any more ({len(found.faults)} fault(s))",
                 hint="'a3r campaign stop' ends with a report of what is there.",
+                faults=found.faults,
             )
         return found.plan
 

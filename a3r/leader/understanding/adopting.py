@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from a3r.core.errors import JobFailed
 from a3r.core.ports import Clock
 from a3r.core.types import CampaignState, JobState
 from a3r.leader.goal import GoalSpec
 from a3r.leader.goal_paths import path_mistakes
+from a3r.leader.job_words import job_failed
 from a3r.leader.jobs import JobContext
 from a3r.leader.understanding.reading import Understanding
 from a3r.leader.understanding.session import PURPOSE, read_prose
@@ -48,13 +48,7 @@ def adopt(store: Store, clock: Clock, campaign: CampaignRow) -> bool:
     job_id = f"{campaign.id}/{PURPOSE}/{SUBJECT}"
     job = store.ensure_job(job_id, campaign.id, PURPOSE, {}, clock.time())
     if job.state is JobState.FAILED:
-        told = job.result or {}
-        raise JobFailed(
-            f"the goal can not be read: {told.get('message') or job.detail}",
-            hint=str(told.get("hint") or ""),
-            job=job.id,
-            reason=told.get("code"),
-        )
+        raise job_failed(job, "the goal can not be read")
     if job.state is not JobState.DONE:
         return False
     found = Understanding.model_validate(job.result)

@@ -78,7 +78,7 @@ def test_replies_that_stay_useless_block_the_campaign_and_a_resume_asks_anew(new
     campaign = rig.start(goal)
     rig.until_quiet()
     assert rig.row(campaign).state is CampaignState.BLOCKED
-    assert "form" in rig.row(campaign).failure
+    assert "no reply" in rig.row(campaign).failure
     sick[0] = False
     rig.store.requeue_jobs(campaign, failed=True)
     rig.store.set_campaign_state(campaign, CampaignState.RUNNING)

@@ -136,3 +136,38 @@ def test_the_model_that_spoke_is_named_and_its_calls_are_counted(new_rig, goal):
     decision = next(d for d in records.decisions if d.what == "interpret the results")
     assert decision.evidence["by"] == "scripted/model"
     assert len(records.calls) == len(rig.model.asked)
+
+
+@pytest.mark.parametrize("shape", ["stage", "words", "keys"])
+def test_what_a_refused_liar_said_does_not_come_in_through_an_error(new_rig, goal, shape):
+    """The campaign blocks; a person ends it; its partial report tells that the model was of no use, not what it claimed."""
+    cell = {"train_batch_size": 1}
+    lies = {
+        "stage": {"action": "stage", "stage": {**_plain(cell), "rationale": LIE}},
+        "words": {"action": LIE, "rationale": LIE},
+        "keys": {"action": "stage", "stage": {**_plain({LIE: LIE}), LIE: LIE}},
+    }
+    rig = new_rig(ScriptedModel(by_task({"plan": lambda _: said(lies[shape])})))
+    campaign = rig.start(goal)
+    rig.until_quiet()
+    assert rig.row(campaign).state is CampaignState.BLOCKED
+    rig.store.request_stop(campaign)
+    rig.until_quiet()
+    assert rig.row(campaign).state is CampaignState.STOPPED
+    folder = rig.report(campaign)
+    assert verify(folder, rig.store).ok
+    text = told_in(folder)
+    for false in (*FALSE, LIE):
+        assert false not in text
+
+
+def _plain(cell):
+    return {
+        "purpose": "explore",
+        "cells": [cell],
+        "predictions": [{"cell": cell, "expects": "above_criterion"}],
+        "decision_table": [
+            {"when": "all_predictions_hold", "next": "conclude"},
+            {"when": "some_predictions_fail", "next": "explore_higher"},
+        ],
+    }
