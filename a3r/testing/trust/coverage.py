@@ -104,7 +104,7 @@ def _figure(model: Model, campaigns: int) -> Figure:
         return Figure(name, "93 to 97 %", percent(share), _inside(share))
     note = f"not what a t interval is for ({model.allowed})"
     if "camps" in model.allowed:
-        note += f"; the two camps were named in {percent(named / campaigns)} of the samples, and a named cell is not averaged"
+        note += f"; the two camps were named in {percent(named / campaigns)} of the samples, and a report says of such a cell that its mean describes neither"
     return Figure(name, "(disclosed)", percent(share), None, note=note + ".")
 
 
