@@ -1,4 +1,4 @@
-"""``a3r campaign``: start check list show watch resume stop report verify export schedule."""
+"""``a3r campaign``: start check list show watch resume stop report verify export reuse amend schedule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ WatchOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the noun to ``app``."""
-    from a3r.cli import campaign_bundle, campaign_report, campaign_reuse, campaign_schedule
+    from a3r.cli import (
+        campaign_amend,
+        campaign_bundle,
+        campaign_report,
+        campaign_reuse,
+        campaign_schedule,
+    )
 
     group = new_group("Studies: from a goal.md to a verified report.")
     group.command("start")(start)
@@ -41,6 +47,7 @@ def register(app: typer.Typer) -> None:
     group.command("verify")(campaign_report.verify)
     group.command("export")(campaign_bundle.export)
     group.command("reuse")(campaign_reuse.reuse)
+    group.command("amend")(campaign_amend.amend)
     group.command("schedule")(campaign_schedule.schedule)
     app.add_typer(group, name="campaign")
 

@@ -1,4 +1,4 @@
-"""``campaign reuse`` against a real daemon."""
+"""``campaign reuse`` and ``campaign amend`` against a real daemon."""
 
 from typing import Any
 
@@ -33,3 +33,13 @@ def test_offers_are_shown_and_accepted_by_name(a3r: Any, workspace: Workspace) -
     decisions = a3r("campaign", "show", "paused", "--json").json["decisions"]
     assert decisions[-1]["why"].startswith("ada accepts 1 results")
     assert a3r("campaign", "reuse", "nobody").code == 2
+    words = ("--what", "one seed fewer", "--reason", "a host was lost", "--by", "ada")
+    assert a3r("campaign", "amend", "paused", *words).out.startswith("added to the plan of paused-")
+    assert a3r("campaign", "amend", "done", *words).code == 3
+    with Store.open(workspace.database) as store:
+        (made,) = store.amendments(store.campaign("paused").id)
+    assert (made.changes, made.reason, made.by) == (
+        {"note": "one seed fewer"},
+        "a host was lost",
+        "ada",
+    )
