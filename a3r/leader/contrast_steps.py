@@ -10,7 +10,7 @@ from a3r.leader.goal import GoalSpec
 from a3r.leader.plan import DesignRow
 from a3r.leader.resolution import pooled
 from a3r.leader.sweep_steps import coarse_levels, refine_levels
-from a3r.report.contrast_results import ConditionContrasts, ContrastAnalysis, Shown
+from a3r.report.contrast_results import ConditionContrasts, ContrastAnalysis
 from a3r.report.records import Records
 from a3r.report.results import Cell
 from a3r.stats.distributions import t_quantile
@@ -132,23 +132,16 @@ def contenders(goal: GoalSpec, found: ConditionContrasts) -> list[Scalar]:
 
 
 def _missing_pairs(goal: GoalSpec, found: ConditionContrasts, records: Records) -> list[DesignRow]:
-    """A leader that came late shares no seeds with older rivals: they get its newest ones. Failed runs are not asked for again."""
-    leader = found.leader
-    mine = _fresh_planned(records, goal.cell(_level(leader), found.condition))
-    rows: list[DesignRow] = []
-    for pair in found.contrasts:
-        if leader not in (pair.level, pair.against) or pair.verdict is not Shown.NOT_REPLICATED:
-            continue
-        factors = goal.cell(
-            _level(pair.against if pair.level == leader else pair.level), found.condition
-        )
-        if len(mine & _fresh_planned(records, factors)) >= 2:
-            continue
-        lacking = sorted(mine - records.planned_seeds(dict(factors)))[-goal.seeds.replicate :]
-        if len(lacking) >= 2:
-            reason = f"{leader} leads on fresh seeds that this level does not have yet."
-            rows.append(DesignRow(factors=factors, seeds=tuple(lacking), reason=reason))
-    return rows
+    """A leader that came late was never put to older rivals: they meet on new seeds. What failed is not asked for again."""
+    levels = [
+        _level(pair.against if pair.level == found.leader else pair.level)
+        for pair in found.contrasts
+        if found.leader in (pair.level, pair.against) and pair.contest is None
+    ]
+    if not levels:
+        return []
+    why = "leads on fresh seeds, or was not yet put to the level that does"
+    return _paired(goal, found.condition, [_level(found.leader), *levels], records, why)
 
 
 def _against_baseline(
@@ -171,7 +164,7 @@ def _against_baseline(
 
 def _crossed(goal: GoalSpec, analysis: ContrastAnalysis, records: Records) -> tuple[DesignRow, ...]:
     """For each further condition the level whose effect differs most from the first condition's, with the baseline: four cells."""
-    if any(f.planned for f in analysis.interactions):
+    if any(f.contest is not None for f in analysis.interactions):
         return ()
     cells: list[dict[str, Scalar]] = []
     for condition in goal.conditions[1:]:
@@ -226,16 +219,6 @@ def common_seeds(
             out.append(candidate)
         candidate += 1
     return tuple(out)
-
-
-def _fresh_planned(records: Records, factors: dict[str, Scalar]) -> set[int]:
-    confirming = {s.id for s in records.stages if s.kind == "replicate"}
-    return {
-        seed
-        for b in records.blueprints
-        if b.stage_id in confirming and b.factors == factors
-        for seed in b.seeds
-    }
 
 
 def _level(level: Scalar | None) -> Scalar:

@@ -36,6 +36,7 @@ def family_planned(spec: GoalSpec) -> int:
 def resolution(spec: GoalSpec) -> Resolution:
     """What can be confirmed at the usual spreads, how likely the smallest effect is shown, and what a permutation test could."""
     from a3r.leader.resolution import alpha_of, effect_of  # noqa: PLC0415 - scipy is heavy
+    from a3r.report.family import share  # noqa: PLC0415
     from a3r.stats.power import design_note  # noqa: PLC0415
     from a3r.stats.tests import smallest_resolvable_gain  # noqa: PLC0415
 
@@ -43,7 +44,7 @@ def resolution(spec: GoalSpec) -> Resolution:
     n, family, alpha, effect = (
         spec.seeds.replicate,
         family_planned(spec),
-        alpha_of(spec),
+        round(alpha_of(spec) * share(1), 12),
         effect_of(spec),
     )
     notes = [

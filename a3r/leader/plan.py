@@ -39,9 +39,9 @@ class Attainable(Section):
     """What the stage can show at best."""
 
     alpha: float
-    """Family-wise, one-sided."""
+    """Of a confirming stage: its part of the family-wise alpha (``a3r.report.family``). Of the others: the whole."""
     family: int
-    """Confirmatory tests that share alpha once this stage has run; 0 for a screening stage, which confirms nothing."""
+    """Tests of this stage, which share ``alpha``; 0 for a screening stage, which confirms nothing."""
     n: int
     """Seeds a cell."""
     sd: float | None

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from a3r.leader.goal import GoalSpec
 from a3r.leader.plan import Attainable
 from a3r.report.analysis import Analysis
+from a3r.report.family import share
+from a3r.report.records import Records
 from a3r.report.results import Cell
 from a3r.stats.power import Design, DesignNote, design_note
 from a3r.stats.tests import smallest_resolvable_gain
@@ -28,16 +30,19 @@ def nothing_confirmed(goal: GoalSpec, seeds: int, sd: float | None) -> Attainabl
     return Attainable(alpha=alpha_of(goal), family=0, n=seeds, sd=sd, smallest_gain=None)
 
 
-def attainable(goal: GoalSpec, *, design: Design, family: int, sd: float | None) -> Attainable:
+def attainable(
+    goal: GoalSpec, *, design: Design, family: int, sd: float | None, number: int
+) -> Attainable:
     """Of a stage on fresh seeds.
 
     Args:
         goal: the goal; its number of fresh seeds and its smallest effect are used.
         design: ``threshold`` (a cell against a number) or ``paired`` (cells seed by seed).
-        family: tests that share alpha once the stage has run.
+        family: tests of the stage, which share its part of alpha.
         sd: between seeds; of the differences for ``paired``; None when nothing was measured.
+        number: of this stage among those that confirm, from 1 (``confirming_number``).
     """
-    n, alpha = goal.seeds.replicate, alpha_of(goal)
+    n, alpha = goal.seeds.replicate, round(alpha_of(goal) * share(number), 12)
     note = design_note(
         design=design, n=n, family=family, alpha=alpha, sd=sd, effect=effect_of(goal)
     )
@@ -52,6 +57,11 @@ def attainable(goal: GoalSpec, *, design: Design, family: int, sd: float | None)
         seeds_needed=note.seeds_needed,
         note=in_words(note),
     )
+
+
+def confirming_number(records: Records) -> int:
+    """Of the next stage among those that confirm, from 1."""
+    return 1 + sum(stage.kind == "replicate" for stage in records.stages)
 
 
 def in_words(note: DesignNote) -> str:

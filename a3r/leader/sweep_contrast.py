@@ -11,7 +11,14 @@ from a3r.leader.contrast_steps import closer_design, confirm_design, first_desig
 from a3r.leader.contrast_words import DONE, first_words, replicate_words
 from a3r.leader.goal import GoalSpec
 from a3r.leader.plan import Conclusion, DesignRow, EndReason, Outcome, StagePlan, Verdict
-from a3r.leader.resolution import attainable, effect_of, nothing_confirmed, paired_sd, pooled_sd
+from a3r.leader.resolution import (
+    attainable,
+    confirming_number,
+    effect_of,
+    nothing_confirmed,
+    paired_sd,
+    pooled_sd,
+)
 from a3r.leader.stage_words import END_TEXTS, stop_rule
 from a3r.report.contrast_results import ContrastAnalysis
 from a3r.report.numbers import scalar_text
@@ -46,7 +53,7 @@ def next_stage(
         return _closer(goal, analysis, closer)
     confirm = confirm_design(goal, analysis, records)
     if confirm:
-        return _confirm(goal, analysis, confirm)
+        return _confirm(goal, analysis, confirm, confirming_number(records))
     settled = analysis.status in SETTLED
     return conclusion(goal, analysis, "answered" if settled else "exhausted")
 
@@ -82,7 +89,7 @@ def _closer(goal: GoalSpec, analysis: ContrastAnalysis, design: tuple[DesignRow,
 
 
 def _confirm(
-    goal: GoalSpec, analysis: ContrastAnalysis, design: tuple[DesignRow, ...]
+    goal: GoalSpec, analysis: ContrastAnalysis, design: tuple[DesignRow, ...], number: int
 ) -> StagePlan:
     words = replicate_words(goal, analysis)
     levels = [row.factors[goal.question.factor] for row in design]
@@ -98,27 +105,26 @@ def _confirm(
         attainable=attainable(
             goal,
             design="paired",
-            family=family_after(goal, analysis, design),
+            family=family_of(goal, design),
             sd=paired_sd(pairs),
+            number=number,
         ),
         why=f"Means so far: {means_text(analysis)}.",
         evidence=contrast_evidence(analysis),
     )
 
 
-def family_after(goal: GoalSpec, analysis: ContrastAnalysis, design: tuple[DesignRow, ...]) -> int:
-    """Tests that share alpha once the design has run: both directions, and equivalence when it is asked, of every comparison."""
+def family_of(goal: GoalSpec, design: tuple[DesignRow, ...]) -> int:
+    """Tests of a stage on fresh seeds: both directions, and equivalence when it is asked, of every comparison within it."""
     question = goal.question
-    tests = 2 if goal.smallest_effect is None else 3
     count = 0
-    for found in analysis.conditions:
-        new = {r.factors[question.factor] for r in design if _at(goal, r) == found.condition}
-        levels = new | {c.level for c in found.cells if c.fresh_planned}
+    for condition in goal.conditions:
+        levels = {r.factors[question.factor] for r in design if _at(goal, r) == condition}
         if question.kind == "best":
             count += len(levels) * (len(levels) - 1) // 2
-        elif question.kind == "comparison" or found.condition != goal.conditions[0]:
+        elif question.kind == "comparison" or condition != goal.conditions[0]:
             count += len(levels - {goal.baseline})
-    return max(1, tests * count)
+    return max(1, count * (2 if goal.smallest_effect is None else 3))
 
 
 def _at(goal: GoalSpec, row: DesignRow) -> object:

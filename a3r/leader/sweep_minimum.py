@@ -18,7 +18,7 @@ from a3r.leader.plan import (
     StagePlan,
     Verdict,
 )
-from a3r.leader.resolution import attainable, nothing_confirmed, pooled_sd
+from a3r.leader.resolution import attainable, confirming_number, nothing_confirmed, pooled_sd
 from a3r.leader.stage_words import END_TEXTS, stop_rule
 from a3r.leader.sweep_steps import (
     SETTLED,
@@ -49,7 +49,7 @@ def next_stage(
         return _refine(goal, analysis, refine)
     confirm = replicate_design(goal, analysis, records)
     if confirm:
-        return _replicate(goal, analysis, confirm)
+        return _replicate(goal, analysis, confirm, confirming_number(records))
     settled = all(found.status in SETTLED for found in analysis.conditions)
     return conclusion(goal, analysis, "answered" if settled else "exhausted")
 
@@ -128,7 +128,7 @@ def _predict_refine(goal: GoalSpec, found: ConditionAnalysis) -> str:
 
 
 def _replicate(
-    goal: GoalSpec, analysis: MinimumAnalysis, design: tuple[DesignRow, ...]
+    goal: GoalSpec, analysis: MinimumAnalysis, design: tuple[DesignRow, ...], number: int
 ) -> StagePlan:
     return StagePlan(
         kind="replicate",
@@ -162,9 +162,9 @@ def _replicate(
         attainable=attainable(
             goal,
             design="threshold",
-            # Both directions of every cell that will have been replicated.
-            family=analysis.family + 2 * len(design),
+            family=2 * len(design),  # both directions of every cell
             sd=pooled_sd(analysis),
+            number=number,
         ),
         why=f"The brackets are closed. Mean gains so far: {cells_text(goal, analysis)}.",
         evidence=evidence_of(analysis),

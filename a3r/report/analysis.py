@@ -6,7 +6,8 @@ verdicts, the claimed minimum, the shift between conditions. Rules:
 
 - a cell's *lean* is whether its mean gain over all admissible seeds exceeds ``min_gain`` (exploratory);
 - a cell *trains* when, on fresh seeds only, the interval's lower bound exceeds ``min_gain`` and the one-sided p, Holm-adjusted
-  over one family that holds both directions of every cell of the campaign that got fresh seeds, is below ``1 - confidence``;
+  over one family that holds both directions of every cell of the campaign that got fresh seeds (``a3r.report.family``), is below
+  ``1 - confidence``;
 - it is *shown not to train* when, on fresh seeds, the upper bound is below ``min_gain`` and the p of the other direction,
   adjusted in the same family, is below ``1 - confidence``;
 - a cell with fresh results is judged by them, any other by its lean; the claimed minimum is the smallest tested level such

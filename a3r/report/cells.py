@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
+from a3r.report.family import adjusted
 from a3r.report.gains import RunGain
 from a3r.report.numbers import signed
 from a3r.report.question import Question
@@ -11,7 +13,7 @@ from a3r.report.records import Scalar
 from a3r.report.results import Bounds, Cell, SeedGain, Verdict
 from a3r.stats.intervals import mean, mean_interval
 from a3r.stats.modes import Modes, find_modes, noise_of_others
-from a3r.stats.tests import holm_both_directions, t_test_greater, t_test_less
+from a3r.stats.tests import t_test_greater, t_test_less
 
 
 def analyse_cells(gains: Sequence[RunGain], question: Question) -> list[Cell]:
@@ -49,12 +51,16 @@ def _ordered(levels: list[Scalar], question: Question) -> list[Scalar]:
 
 def _cell(condition: Scalar, level: Scalar, runs: list[RunGain], question: Question) -> Cell:
     gains = tuple(
-        SeedGain(run_id=r.run_id, seed=r.seed, gain=r.gain, fresh=r.fresh)
+        SeedGain(run_id=r.run_id, seed=r.seed, gain=r.gain, fresh=r.fresh, stage=r.stage)
         for r in sorted(runs, key=lambda r: (r.stage, r.seed))
         if r.gain is not None
     )
     overall = bounds([g.gain for g in gains], question.confidence)
+    contests = dict(sorted(Counter(r.stage for r in runs if r.fresh).items()))
     fresh = [g.gain for g in gains if g.fresh]
+    if question.asks_minimum:
+        decides = deciding(gains, contests)
+        fresh = [g.gain for g in gains if g.fresh and g.stage == decides]
     judged = bool(fresh) and question.asks_minimum
     return Cell(
         condition=condition,
@@ -64,6 +70,7 @@ def _cell(condition: Scalar, level: Scalar, runs: list[RunGain], question: Quest
         all_seeds=overall,
         lean=overall.mean > question.min_gain if overall else None,
         fresh_planned=sum(r.fresh for r in runs),
+        contests=contests,
         fresh=bounds(fresh, question.confidence),
         p=t_test_greater(fresh, question.min_gain) if judged else None,
         p_adjusted=None,
@@ -71,6 +78,15 @@ def _cell(condition: Scalar, level: Scalar, runs: list[RunGain], question: Quest
         p_not_adjusted=None,
         verdict=Verdict.NOT_REPLICATED if question.asks_minimum else Verdict.MEASURED,
     )
+
+
+def deciding(gains: Sequence[SeedGain], contests: Mapping[int, int]) -> int:
+    """The stage whose fresh seeds judge a cell: the first, for a second time would be asking until it fits.
+
+    A later one only where the first left fewer than two results. 0 when no stage planned any.
+    """
+    counts = {stage: sum(g.fresh and g.stage == stage for g in gains) for stage in contests}
+    return next((s for s in contests if counts[s] >= 2), next(iter(contests), 0))
 
 
 # --- camps -----------------------------------------------------------------------------------------------------
@@ -100,14 +116,12 @@ def _with_family(cells: list[Cell], question: Question) -> list[Cell]:
 
     A cell without enough results counts as p = 1 in both, so it is not forgotten.
     """
-    family = [c for c in cells if c.fresh_planned]
-    greater, less = holm_both_directions([c.p for c in family], [c.p_not for c in family])
-    adjusted = {
-        (c.condition, c.level): pair for c, *pair in zip(family, greater, less, strict=True)
-    }
+    family = [c for c in cells if c.contests]
+    both = [(deciding(c.gains, c.contests), p) for c in family for p in (c.p, c.p_not)]
+    found = iter(adjusted(both))
     out: list[Cell] = []
     for cell in cells:
-        yes, no = adjusted.get((cell.condition, cell.level), (None, None))
+        yes, no = (next(found), next(found)) if cell.contests else (None, None)
         update = {
             "p_adjusted": yes,
             "p_not_adjusted": no,

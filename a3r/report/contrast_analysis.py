@@ -20,10 +20,9 @@ from a3r.report.contrast_results import (
     Contrast,
     ContrastAnalysis,
     Interaction,
-    Judged,
     Shown,
 )
-from a3r.report.contrasts import contrast, family_of, interaction, with_family
+from a3r.report.contrasts import contrast, interaction, with_family
 from a3r.report.numbers import listed, scalar_text, signed
 from a3r.report.question import Question
 from a3r.report.records import Scalar
@@ -39,13 +38,16 @@ def analyse_contrasts(cells: Sequence[Cell], question: Question) -> ContrastAnal
     }
     raw = {value: _contrasts(found, question) for value, found in by_condition.items()}
     crossed = _interactions(by_condition, question)
-    everything: list[Judged] = [*(c for found in raw.values() for c in found), *crossed]
-    tests = family_of(everything, question)
+    everything: list[Contrast | Interaction] = [*(c for found in raw.values() for c in found)]
+    judged, family = with_family([*everything, *crossed], question)
+    contrasts = [c for c in judged if isinstance(c, Contrast)]
+    interactions = tuple(c for c in judged if isinstance(c, Interaction))
     conditions = tuple(
-        _condition(value, by_condition[value], with_family(found, question, tests), question)
-        for value, found in raw.items()
+        _condition(
+            value, by_condition[value], [c for c in contrasts if c.condition == value], question
+        )
+        for value in question.conditions
     )
-    interactions = tuple(with_family(crossed, question, tests))
     if question.kind == "interaction":
         status, reason = _interaction_status(interactions, question)
     else:
@@ -65,7 +67,7 @@ def analyse_contrasts(cells: Sequence[Cell], question: Question) -> ContrastAnal
         interactions=interactions,
         status=status,
         reason=reason,
-        family=len(tests),
+        family=family,
     )
 
 
@@ -210,7 +212,7 @@ def _comparison_status(
     name = f"the baseline {scalar_text(question.baseline)}"
     if baseline is None:
         return Status.UNRESOLVED, f"{name} has no result"
-    tried = [c for c in contrasts if c.planned]
+    tried = [c for c in contrasts if c.contest is not None]
     if not tried:
         return Status.UNRESOLVED, f"no level and {name} got fresh seeds"
     missing = [c.level for c in tried if c.verdict is Shown.NOT_REPLICATED]
@@ -228,7 +230,7 @@ def _comparison_status(
 
 
 def _interaction_status(found: Sequence[Interaction], question: Question) -> tuple[Status, str]:
-    across, tried = question.across, [f for f in found if f.planned]
+    across, tried = question.across, [f for f in found if f.contest is not None]
     done = [f for f in tried if f.verdict is not Shown.NOT_REPLICATED]
     if not done:
         return Status.UNRESOLVED, "no four cells share two fresh seeds"

@@ -208,7 +208,7 @@ def _values(found: Judged) -> dict[str, object]:
 
 
 def _interactions(analysis: ContrastAnalysis, question: Question) -> list[Claim]:
-    tried = [f for f in analysis.interactions if f.planned]
+    tried = [f for f in analysis.interactions if f.contest is not None]
     if not tried:
         text = f"whether {question.across} changes what {question.factor} does is not resolved: {analysis.reason}"
         subject = f"{question.across} on {question.factor}"

@@ -25,8 +25,11 @@ class Judged(Value):
     seeds: tuple[int, ...]
     alone: tuple[int, ...]
     """Fresh seeds with a result in some of the cells only: left out of the difference, and said so."""
+    contest: int | None
+    """Ordinal of the stage that planned fresh seeds in all of its cells: the first one, for a second time would be asking until it
+    fits (a later one only where the first left fewer than two results). None: there is none."""
     planned: int
-    """Fresh seeds that a replicate stage planned in the cell that has the fewest."""
+    """Seeds that this stage planned in the cell that has the fewest; 0 without such a stage."""
     difference: Bounds | None
     """Mean with its t interval over ``seeds``; None without any. Bounds are None below two seeds and without spread."""
     p_higher: float | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from a3r.report.analysis import Analysis
 from a3r.report.contrast_results import ContrastAnalysis
+from a3r.report.family import share
 from a3r.report.numbers import level_text, listed, scalar_text, signed
 from a3r.report.question import Question
 from a3r.report.records import Records, Scalar
@@ -82,7 +83,7 @@ def _resolution(analysis: MinimumAnalysis, question: Question) -> str:
         return "No cell was replicated, so nothing is confirmed."
     sd = pooled_sd([[g.gain for g in c.gains if g.fresh] for c in cells])
     n = min(c.fresh.n for c in cells if c.fresh)
-    smallest = smallest_resolvable_gain(sd, n, question.alpha, analysis.family)
+    smallest = smallest_resolvable_gain(sd, n, question.alpha * share(1), analysis.family)
     if smallest is None:
         return "With these seeds no gain can be confirmed."
     return (

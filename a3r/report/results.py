@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from a3r.report.records import Scalar
 
@@ -59,6 +59,8 @@ class SeedGain(Value):
     seed: int
     gain: float
     fresh: bool
+    stage: int = 0
+    """Ordinal of the stage that planned it."""
 
 
 class Bounds(Value):
@@ -85,6 +87,8 @@ class Cell(Value):
     lean: bool | None
     """Mean gain of all seeds > min_gain; None without results."""
     fresh_planned: int
+    contests: dict[int, int] = Field(default_factory=dict[int, int])
+    """Ordinal of each stage that planned fresh seeds here, in order -> how many."""
     fresh: Bounds | None
     p: float | None
     """One-sided, fresh seeds: the gain exceeds min_gain. None when fewer than two fresh results."""

@@ -61,6 +61,9 @@ def _measure(study: Study) -> str:
     )
 
 
+_PARTS = "each stage that confirms spends its own part of alpha, two thirds of what is left"
+
+
 def _trains(study: Study) -> str:
     asked, analysis = study.question, study.analysis
     confidence, least, alpha = (
@@ -71,7 +74,7 @@ def _trains(study: Study) -> str:
     return (
         f"A cell trains when, on fresh seeds only, the lower bound of the {confidence} t interval of the gain over seeds is above "
         f"{least} and the one-sided p, Holm-adjusted over the campaign's family of {analysis.family} tests (both directions of every "
-        f"cell that planned fresh seeds), is below {alpha}. It is shown not to train when the upper bound is below {least} and the p "
+        f"cell that planned fresh seeds; {_PARTS}), is below {alpha}. It is shown not to train when the upper bound is below {least} and the p "
         "of the other direction, adjusted in the same family, is below that too. Anything between is not shown to train."
     )
 
@@ -86,7 +89,7 @@ def _shown(study: Study, analysis: ContrastAnalysis) -> str:
     return (
         "A difference is taken seed by seed, over seeds that are fresh in every cell that it needs. It is shown when its "
         f"{confidence} t interval leaves out 0 and the one-sided p, Holm-adjusted over the campaign's family of {analysis.family} "
-        f"tests, is below {alpha}. {margin} Anything else is not shown to differ, which is no finding of equality."
+        f"tests ({_PARTS}), is below {alpha}. {margin} Anything else is not shown to differ, which is no finding of equality."
     )
 
 

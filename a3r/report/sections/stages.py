@@ -103,10 +103,18 @@ def _attainable(found: Any) -> str:
     smallest = data.get("smallest_gain")
     design = (
         f"{data.get('n')} seeds a cell, {data.get('family')} confirmatory tests, "
-        f"family-wise alpha {data.get('alpha')}"
+        f"alpha {_alpha(data.get('alpha'))} for this stage"
     )
     if not data.get("family"):
         return f"Nothing is confirmed in this stage ({design})."
+    note = f" {data['note']}" if data.get("note") else ""
     if not isinstance(smallest, int | float):
-        return f"The smallest resolvable gain was not known ({design})."
-    return f"A mean gain at least {plain(float(smallest))} above the threshold can be confirmed ({design})."
+        return f"The smallest resolvable gain was not known ({design}).{note}"
+    return (
+        f"A mean gain at least {plain(float(smallest))} above the threshold, or a difference of that size, can be confirmed "
+        f"({design}).{note}"
+    )
+
+
+def _alpha(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, int | float) else "n/a"

@@ -216,8 +216,8 @@ def test_a_plan_says_beforehand_what_each_outcome_leads_to_and_what_it_can_show(
     assert replicate.attainable.family == 8  # both directions of four cells
     assert replicate.attainable.n == 4
     assert replicate.attainable.smallest_gain == pytest.approx(
-        replicate.attainable.sd * 5.3919 / 2, rel=1e-3
-    )  # t quantile of 1 - 0.05/8 with 3 degrees of freedom, over the root of 4
+        replicate.attainable.sd * 6.2315 / 2, rel=1e-3
+    )  # t quantile of 1 - 0.05 * 2/3 / 8 with 3 degrees of freedom, over the root of 4
     assert len(replicate.decision_table) == 4
     assert replicate.min_effect == 0.05
     assert all(p.predictions and p.stop_rule for p in world.plans)

@@ -4,6 +4,7 @@ import pytest
 
 from a3r.core.errors import GoalError
 from a3r.report.analysis import minimum
+from a3r.report.family import share
 from a3r.report.question import levels_of, question_of
 from a3r.report.records import Records
 from a3r.report.render import claims_of
@@ -47,8 +48,8 @@ def test_cell_numbers_equal_those_computed_from_its_fresh_gains():
     assert (cell.fresh.low, cell.fresh.n) == (expected.low, 4)
     above = [t_test_greater(fresh[x], 0.05) or 0.0 for x in (2, 4)]
     below = [t_test_less(fresh[x], 0.05) or 0.0 for x in (2, 4)]
-    assert cell.p_adjusted == holm([*above, *below])[1]
-    assert cell.p_not_adjusted == holm([*above, *below])[3]
+    assert cell.p_adjusted == pytest.approx(holm([*above, *below])[1] / share(1))
+    assert cell.p_not_adjusted == min(1, holm([*above, *below])[3] / share(1))
     assert analysis.family == 4
     assert len(cell.gains) == 6
     assert cell.fresh_planned == 4
@@ -135,7 +136,7 @@ def test_failed_fresh_runs_count_in_the_family_and_leave_the_cell_unreplicated()
     assert (low.verdict, low.p_adjusted, low.fresh_planned) == (Verdict.NOT_REPLICATED, None, 4)
     assert analysis.family == 4
     assert high.p is not None
-    assert high.p_adjusted == pytest.approx(4 * high.p)
+    assert high.p_adjusted == pytest.approx(4 * high.p / share(1))
 
 
 def shifted(below: float, spread: float = 0.02) -> Records:
@@ -187,7 +188,8 @@ def test_range_of_levels_is_expanded_in_doublings():
 
 def test_a_level_that_trains_below_one_that_does_not_leaves_the_minimum_open():
     # Level 4 is the claim's lower neighbour and fails; level 2 below it is shown to train.
-    records = one_condition({1: 0.0, 2: 0.3, 4: 0.0, 8: 0.3}, {2: FRESH, 4: FRESH, 8: FRESH})
+    gains = {1: 0.0, 2: 0.3, 4: -0.1, 8: 0.3}
+    records = one_condition(gains, {2: FRESH, 4: FRESH, 8: FRESH})
     found = only(records)
     assert (found.claimed, found.below, found.status) == (8, 4, Status.UNRESOLVED)
     assert (
