@@ -12,6 +12,7 @@ from a3r.core.errors import JobFailed, ReplyInvalid
 from a3r.core.llm import ModelMessage
 from a3r.core.types import JobState
 from a3r.leader.jobs import JobContext
+from a3r.leader.llm.names import plain_name
 from a3r.leader.llm.tools import quoted
 from a3r.leader.tick import Tick
 from a3r.report.claims import Claim
@@ -95,7 +96,7 @@ def interpreted(tick: Tick) -> bool:
             return False
         found = _without("the language model did not answer in time")
     calls = [c for c in tick.store.llm_calls(tick.id) if c.purpose == PURPOSE]
-    by = calls[-1].model if calls else ""
+    by = plain_name(calls[-1].model) if calls else ""
     why = (
         f"no remark stands: {found['left_out']}"
         if found["left_out"]

@@ -11,6 +11,7 @@ from a3r.leader.goal import GoalSpec
 from a3r.leader.goal_paths import path_mistakes
 from a3r.leader.job_words import job_failed
 from a3r.leader.jobs import JobContext
+from a3r.leader.llm.names import plain_name
 from a3r.leader.understanding.reading import Understanding
 from a3r.leader.understanding.session import PURPOSE, read_prose
 from a3r.leader.understanding.shelf import kept_reading
@@ -33,7 +34,7 @@ def understand_goal(context: JobContext) -> dict[str, Any]:
         return kept.model_dump(mode="json")
     found = read_prose(context.desk, text, context.goal_dir / "goal.md")
     calls = [c for c in context.store.llm_calls(context.campaign.id) if c.purpose == PURPOSE]
-    by = calls[-1].model if calls else ""
+    by = plain_name(calls[-1].model) if calls else ""
     return found.model_copy(update={"model": by}).model_dump(mode="json")
 
 
