@@ -11,6 +11,7 @@ from a3r.core.errors import GoalError
 from a3r.leader.experiment import build_blueprints, client_bundle
 from a3r.leader.goal import GoalSpec, parse_goal
 from a3r.leader.goal_check import GoalCheck, check_goal
+from a3r.leader.goal_sections import Budget, Question
 from a3r.leader.sweep import SweepPlanner
 from a3r.leader.training import cell_settings
 from a3r.report.question import question_of
@@ -341,3 +342,19 @@ def test_check_says_when_the_seeds_can_not_show_what_matters(tmp_path):
 def test_check_says_that_a_tie_needs_a_smallest_effect(tmp_path):
     found = checked(tmp_path, "kind: best, factor: algorithm.name")
     assert any("there is no `smallest_effect`" in w for w in found.warnings)
+
+
+# --- the guide -------------------------------------------------------------------------------------------------
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "goal.md"
+
+
+def test_the_guides_example_is_a_good_goal():
+    front = GUIDE.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0]
+    assert parse_goal(front, GUIDE).question.kind == "minimum"
+
+
+def test_the_guide_names_every_key_of_a_goal():
+    told = GUIDE.read_text(encoding="utf-8")
+    keys = [*GoalSpec.model_fields, *Budget.model_fields, *Question.model_fields]
+    assert [key for key in keys if f"`{key}`" not in told] == []
