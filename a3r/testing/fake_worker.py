@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from a3r.blueprints.model import Blueprint
 from a3r.core.ports import Clock
 from a3r.core.types import AttemptState, FailureClass
 from a3r.core.wire import EvalItem, EvalRound
@@ -103,7 +104,8 @@ class FakeWorker:
         start = round(START_SHARE * items)
         # Neighbouring seeds differ by an item at least: equal gains would leave a test without spread.
         end = min(items, max(0, start + round(gain * items) + seed % 3 - 1))
-        for name, step, good in (("initial", 0, start), ("final", last, end)):
+        between = [(r, int(r.removeprefix("step-")), (start + end) // 2) for r in _between(blueprint)]
+        for name, step, good in (("initial", 0, start), *between, ("final", last, end)):
             found = EvalRound(
                 fencing_token=attempt.fencing_token,
                 name=name,
@@ -116,6 +118,11 @@ class FakeWorker:
                 items=[_item(n, float(n < good), step) for n in range(items)],
             )
             self.store.add_eval_round(attempt.id, attempt.fencing_token, found)
+
+
+def _between(blueprint: Blueprint) -> list[str]:
+    """Declared rounds besides the first and the last: ``step-<k>``."""
+    return [r for r in blueprint.evaluator.rounds if r.startswith("step-")]
 
 
 def _item(number: int, reward: float, version: int) -> EvalItem:
