@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.a3r.leader.rig import Rig
 
 GOAL = """---
 name: a small question
@@ -35,3 +38,18 @@ def goal_text() -> str:
 @pytest.fixture
 def demo() -> Path:
     return Path(__file__).parents[3] / "campaigns" / "min_batch_size" / "goal.md"
+
+
+@pytest.fixture
+def small(goal_text) -> str:
+    levels = goal_text.replace("[1, 2, 4, 8, 16, 32, 64]", "[1, 2, 4, 8]")
+    one = levels.replace(", across: max_response_tokens", "")
+    less = one.replace("items: 40", "items: 20").replace("steps: 5", "steps: 2")
+    return less.replace("  max_response_tokens: {levels: [10, 16]}\n", "")
+
+
+@pytest.fixture
+def rig(tmp_path, small) -> Iterator[Rig]:
+    made = Rig(tmp_path / "Projekt für später", small)
+    yield made
+    made.close()
