@@ -27,6 +27,7 @@ NOUNS: dict[str, tuple[str, str]] = {
     "findings": ("a3r.cli.findings", "What earlier campaigns established: search."),
     "run": ("a3r.cli.run", "Single runs: explain, logs, attach."),
     "worker": ("a3r.cli.worker", "Run a worker on this host."),
+    "host": ("a3r.cli.host", "GPU hosts over SSH: add, check, drain, remove."),
     "daemon": ("a3r.cli.daemon.commands", "The workspace's daemon: status, stop."),
     "doctor": ("a3r.cli.doctor", "Check this machine and workspace, with hints."),
     "config": ("a3r.cli.config", "Show the resolved settings: show."),

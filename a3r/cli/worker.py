@@ -116,7 +116,7 @@ def _office(gpus: str | None) -> GpuOffice:
 def _hub(ws: Any, url: str | None, token_file: Path | None, ca_file: Path | None) -> HubClient:
     from a3r.hub.ready import READY_FILE
     from a3r.hub.tokens import WORKER_TOKEN_FILE
-    from a3r.worker.hub_client import HubClient, fixed, from_ready_file, read_token
+    from a3r.worker.hub_client import HubClient, at, from_ready_file, read_token
 
     if url is None:
         # The local daemon may restart on another port: the record is read again whenever it does not answer.
@@ -136,7 +136,7 @@ def _hub(ws: Any, url: str | None, token_file: Path | None, ca_file: Path | None
             f"No token can be read from {str(token_file)!r}: {error}.",
             hint="The file holds the worker token alone.",
         ) from error
-    return HubClient(fixed(url, token_file), ca_file=ca_file)
+    return at(url, token_file, ca_file=ca_file)
 
 
 def list_workers(as_json: JsonOption = False) -> None:

@@ -149,6 +149,21 @@ class WorkerState(StrEnum):
     REMOVED = "removed"
 
 
+class HostState(StrEnum):
+    """What a person wants of a host that was added over SSH."""
+
+    ACTIVE = "active"
+    REMOVING = "removing"  # its worker finishes what it has and leaves; then the host is forgotten
+
+
+class LinkState(StrEnum):
+    """How the daemon's connection to a host is."""
+
+    WAITING = "waiting"  # not tried yet, or being made
+    UP = "up"
+    BROKEN = "broken"  # tried again, ever more slowly
+
+
 class Direction(StrEnum):
     """Which way a metric improves."""
 

@@ -15,6 +15,7 @@ from a3r.hub.campaign_routes import add_campaigns
 from a3r.hub.command_routes import add_asking
 from a3r.hub.errors import BodyLimit, install
 from a3r.hub.host_routes import add_workers
+from a3r.hub.remote_routes import add_hosts
 from a3r.hub.reuse_routes import add_reuse
 from a3r.hub.revision_routes import add_revisions
 from a3r.hub.run_routes import add_runs
@@ -106,4 +107,5 @@ def _api_router(hub: Hub) -> APIRouter:
     add_reuse(router, hub)
     add_asking(router, hub)
     add_workers(router, hub)
+    add_hosts(router, hub)
     return router

@@ -59,6 +59,10 @@ class HubClient:
         """``POST /api/v1/<path>``."""
         return self._send("POST", f"/api/v1/{path}", body or {}, self._timeout_s)
 
+    def put(self, path: str, body: Json) -> Json:
+        """``PUT /api/v1/<path>``."""
+        return self._send("PUT", f"/api/v1/{path}", body, self._timeout_s)
+
     def delete(self, path: str) -> Json:
         """``DELETE /api/v1/{path}``."""
         return self._send("DELETE", f"/api/v1/{path}", None, self._timeout_s)

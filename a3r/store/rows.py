@@ -13,7 +13,9 @@ from a3r.core.types import (
     CampaignState,
     CommandState,
     FailureClass,
+    HostState,
     JobState,
+    LinkState,
     ReviewMode,
     ReviewStatus,
     RevisionState,
@@ -339,6 +341,25 @@ class ScheduleRow(Row):
     """The last due time that was taken, whatever came of it."""
     campaign_id: str | None
     """The last campaign that it started."""
+
+
+class HostRow(Row):
+    """A host that a person added over SSH."""
+
+    name: str
+    address: str
+    """``user@host``, or an alias of ssh's configuration."""
+    options: dict[str, Any]
+    """``a3r.hosts.options.HostOptions`` as JSON."""
+    state: HostState
+    link: LinkState
+    link_at: float
+    """When the link came into that state."""
+    detail: str
+    """Of the link and the worker, in words; empty = nothing to remark."""
+    created_at: float
+    updated_at: float
+    """Of address, options or state."""
 
 
 class OfferRow(Row):

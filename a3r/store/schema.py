@@ -259,6 +259,8 @@ CREATE TABLE hosts (
     address TEXT NOT NULL,
     options TEXT NOT NULL,
     state TEXT NOT NULL,
+    link TEXT NOT NULL,
+    link_at REAL NOT NULL,
     detail TEXT NOT NULL,
     created_at REAL NOT NULL,
     updated_at REAL NOT NULL

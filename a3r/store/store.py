@@ -19,6 +19,7 @@ from a3r.store.files import FileBook
 from a3r.store.findings import FindingBook
 from a3r.store.finishing import FinishBook
 from a3r.store.history import HistoryBook
+from a3r.store.hosts import HostBook
 from a3r.store.jobs import JobBook
 from a3r.store.llm_calls import LlmCallBook
 from a3r.store.readings import ReadingBook
@@ -47,6 +48,7 @@ class Store(
     FileBook,
     WorkerBook,
     WorkerTokenBook,
+    HostBook,
     CommandBook,
     RevisionBook,
     JobBook,

@@ -351,7 +351,11 @@ class HostTable(SQLModel, table=True):
     address: str
     options: dict[str, Any] = json_column()
     state: str
+    link: str
+    link_at: float
+    """When the link came into that state."""
     detail: str = ""
+    """Of the link and the worker, in words."""
     created_at: float
     updated_at: float
 

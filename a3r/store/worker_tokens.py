@@ -62,6 +62,29 @@ class WorkerTokenBook(Book):
             session.flush()
             return _to_row(record)
 
+    def replace_worker_token(self, name: str, token: str, at: float) -> WorkerTokenRow:
+        """File a token under ``name`` in place of the one that it has, which opens nothing any more."""
+        with self._db.write() as session:
+            old = session.get(WorkerTokenTable, name)
+            if old is not None:
+                session.delete(old)
+                session.flush()
+            record = WorkerTokenTable(name=name, token_hash=_hash(token), created_at=at)
+            session.add(record)
+            session.flush()
+            return _to_row(record)
+
+    def is_worker_token(self, name: str, token_hash: str, worker_id: str) -> bool:
+        """Whether a token of this hash is valid under ``name`` and may be used by ``worker_id`` (empty: by nobody yet)."""
+        with self._db.read() as session:
+            found = session.get(WorkerTokenTable, name)
+            return (
+                found is not None
+                and found.revoked_at is None
+                and found.token_hash == token_hash
+                and found.worker_id in (None, worker_id)
+            )
+
     def revoke_worker_token(self, name: str, at: float) -> WorkerTokenRow:
         """Take a token back: from now on nobody may use it. Safe to repeat.
 

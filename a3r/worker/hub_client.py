@@ -30,6 +30,7 @@ from a3r.core.wire import (
     WorkerRegistration,
     WorkerWelcome,
 )
+from a3r.worker.unix_http import PLAIN_URL, SCHEME, UnixManager
 
 TIMEOUT_S = 20.0
 CONNECT_S = 5.0
@@ -50,15 +51,21 @@ class HubClient:
         *,
         timeout_s: float = TIMEOUT_S,
         ca_file: Path | None = None,
+        socket: Path | None = None,
     ) -> None:
         """``locate`` returns the hub's URL and the worker token; asked again when the hub did not answer (it may have moved).
 
-        ``ca_file``: certificates (PEM) to trust for https instead of the system's.
+        ``ca_file``: certificates (PEM) to trust for https instead of the system's. ``socket``: a Unix socket that leads
+        there, whatever the URL.
         """
         self._locate = locate
         self._timeout_s = timeout_s
         trust: dict[str, Any] = {} if ca_file is None else {"ca_certs": str(ca_file)}
-        self._pool = urllib3.PoolManager(retries=False, maxsize=8, **trust)
+        self._pool: urllib3.PoolManager = (
+            urllib3.PoolManager(retries=False, maxsize=8, **trust)
+            if socket is None
+            else UnixManager(socket, maxsize=8)
+        )
         self._where: tuple[str, str] | None = None
 
     def register(self, request: WorkerRegistration) -> WorkerWelcome:
@@ -125,6 +132,8 @@ class HubClient:
             )
         except (HTTPError, OSError) as error:
             self._where = None
+            # Idle connections are to the same hub: held on to, they keep the ssh of a daemon that is gone from ending.
+            self._pool.clear()
             raise HubUnreachable(
                 f"The hub at {url} does not answer ({type(error).__name__}).",
                 hint="The worker goes on and tries again.",
@@ -157,6 +166,13 @@ def fixed(url: str, token_file: Path) -> Callable[[], tuple[str, str]]:
     ``token_file`` holds the bare token, or the hub's tokens.json, of which the worker's is taken.
     """
     return lambda: (url, read_token(token_file))
+
+
+def at(url: str, token_file: Path, *, ca_file: Path | None = None) -> HubClient:
+    """A hub at a known address: ``http(s)://...``, or ``unix:/path`` of a socket that leads there."""
+    if url.startswith(SCHEME):
+        return HubClient(fixed(PLAIN_URL, token_file), socket=Path(url.removeprefix(SCHEME)))
+    return HubClient(fixed(url, token_file), ca_file=ca_file)
 
 
 def from_ready_file(ready_file: Path, token_file: Path) -> Callable[[], tuple[str, str]]:

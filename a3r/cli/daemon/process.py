@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from a3r.cli.daemon.door import door_of
+from a3r.cli.daemon.door import Door, door_of
 from a3r.cli.daemon.language_model import models_of
 from a3r.cli.daemon.local_worker import LocalWorker
 from a3r.cli.daemon.lock import daemon_lock
@@ -29,6 +29,8 @@ from a3r.core.errors import A3RError, Conflict
 from a3r.core.ports import Clock
 from a3r.core.settings import Settings, resolve_settings
 from a3r.core.workspace import Workspace
+from a3r.hosts.links import Links
+from a3r.hosts.options import known_hosts
 from a3r.hub import leases
 from a3r.hub.app import create_app
 from a3r.hub.ready import READY_FILE, ReadyRecord, read_ready
@@ -127,7 +129,10 @@ def _serve(
     door = door_of(given)
     store = Store.open(workspace.database, clock)
     sock = listen(workspace)
-    outside = door.listen() if door is not None else None
+    # The end of every link: a worker that comes through one is from outside, though it arrives on loopback.
+    doors = [Door(HOST, 0, None, None), *([door] if door is not None else [])]
+    outside = [one.listen() for one in doors]
+    links = Links(store, clock, known_hosts(workspace), outside[0].getsockname()[1])
     try:
         worker = LocalWorker(workspace, clock) if local_worker else None
 
@@ -140,12 +145,13 @@ def _serve(
         jobs = job_threads(store, clock, workspace, given)
         reader = partial(read_goal, with_model=jobs.with_model)
         ticker.also(lambda: fire_due(store, clock, reader), SCHEDULES_S)
-        server = HubServer(sock, door, outside)
+        ticker.also(links.tend)
+        server = HubServer(sock, tuple(zip(doors, outside, strict=True)))
         _run_server(workspace, store, tokens, settings, server, sock, ticker, worker, jobs)
     finally:
-        sock.close()
-        if outside is not None:
-            outside.close()
+        links.close()
+        for one in (sock, *outside):
+            one.close()
         store.close()
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import uvicorn
@@ -20,9 +20,10 @@ class HubServer:
     """Serves one app on one listening socket, and through a door for workers of other hosts where there is one."""
 
     def __init__(
-        self, sock: socket.socket, door: Door | None = None, outside: socket.socket | None = None
+        self, sock: socket.socket, doors: Sequence[tuple[Door, socket.socket]] = ()
     ) -> None:
-        self._sock, self._door, self._outside = sock, door, outside
+        """``doors``: each with the socket that it listens on."""
+        self._sock, self._doors = sock, tuple(doors)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: _Server | None = None
 
@@ -42,24 +43,19 @@ class HubServer:
             timeout_graceful_shutdown=GRACE_S,
         )
         self._server = _Server(config, on_listening, before_close)
-        others: list[_Server] = []
-        if self._door is not None:
-            others.append(_Server(self._door.config(app), _nothing, _nothing))
+        others = [(_Server(d.config(app), _nothing, _nothing), s) for d, s in self._doors]
         asyncio.run(self._serve(self._server, others))
 
-    async def _serve(self, server: _Server, others: list[_Server]) -> None:
+    async def _serve(self, server: _Server, others: list[tuple[_Server, socket.socket]]) -> None:
         self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, server.end)
         # In one loop: the hub's long polls are woken in the loop that holds them.
-        doors = [asyncio.create_task(o.serve(sockets=self._outside_sockets())) for o in others]
+        doors = [asyncio.create_task(o.serve(sockets=[s])) for o, s in others]
         await server.serve(sockets=[self._sock])
-        for other in others:
+        for other, _ in others:
             other.end()
         await asyncio.gather(*doors)
-
-    def _outside_sockets(self) -> list[socket.socket]:
-        return [] if self._outside is None else [self._outside]
 
     def stop(self) -> None:
         """End in order; from any thread."""
