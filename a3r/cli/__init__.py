@@ -28,6 +28,7 @@ NOUNS: dict[str, tuple[str, str]] = {
     "run": ("a3r.cli.run", "Single runs: explain, logs, attach."),
     "worker": ("a3r.cli.worker", "Run a worker on this host."),
     "host": ("a3r.cli.host", "GPU hosts over SSH: add, check, drain, remove."),
+    "pool": ("a3r.cli.pool", "Clusters that are asked for workers."),
     "daemon": ("a3r.cli.daemon.commands", "The workspace's daemon: status, stop."),
     "doctor": ("a3r.cli.doctor", "Check this machine and workspace, with hints."),
     "config": ("a3r.cli.config", "Show the resolved settings: show."),

@@ -86,13 +86,14 @@ def start(
         from a3r.core.workspace import Workspace
         from a3r.worker.main import run_worker
 
-        office = _office(gpus)
+        office = _office(gpus, of_job=bool(pool_job))
         ws = Workspace.create(workspace) if workspace else found_workspace()
         clean = run_worker(
             _hub(ws, hub, token_file, ca_file),
             ws.root,
             slots=slots,
-            terminal=terminal_or_none(),
+            # A terminal outlives a cluster's job and may be another job's: what runs in it would be out of this one's bounds.
+            terminal=None if pool_job else terminal_or_none(),
             gpus=office,
             idle_exit_s=idle_exit_s,
             pool=(pool, pool_job),
@@ -101,12 +102,17 @@ def start(
             raise typer.Exit(1)
 
 
-def _office(gpus: str | None) -> GpuOffice:
+def _office(gpus: str | None, *, of_job: bool) -> GpuOffice:
     from a3r.adapters.nvml import NvmlProbe
+    from a3r.worker.allotted import VARIABLE, allotted
     from a3r.worker.gpus import GpuOffice, parse_indices
 
+    probe = NvmlProbe()
+    if of_job and gpus is None:
+        given = allotted(os.environ.get(VARIABLE), GpuOffice(probe).readings())
+        return GpuOffice(probe, None if given is None else frozenset(given))
     try:
-        return GpuOffice(NvmlProbe(), None if gpus is None else parse_indices(gpus))
+        return GpuOffice(probe, None if gpus is None else parse_indices(gpus))
     except ValueError as error:
         raise WorkerUsage(
             f"--gpus: {error}.", hint="Write indices and ranges, as in 0-3,6."

@@ -12,6 +12,9 @@ Tree::
     ├── HubUnreachable     the daemon does not answer
     ├── AuthFailed         wrong or missing token
     ├── HostError          tmux, processes, files on a host
+    ├── PoolError          a cluster engine did not do what it was asked
+    │   ├── PoolUnavailable    does not answer: ask again later
+    │   └── PoolRefused        a person must change something
     ├── VerificationFailed a report that its records do not support
     ├── JobFailed          long work of the leader ended without a result: a person must look
     └── ModelError         a language model gave no usable reply
@@ -128,6 +131,27 @@ class HostError(A3RError):
     """tmux, a process or a file on the host failed."""
 
     code = "host_failed"
+
+
+class PoolError(A3RError):
+    """A cluster engine did not do what it was asked."""
+
+    code = "pool_failed"
+
+
+class PoolUnavailable(PoolError):
+    """The engine does not answer: worth another try."""
+
+    code = "pool_unavailable"
+    status = 503
+
+
+class PoolRefused(PoolError):
+    """The engine refuses, or its client is not installed: trying again changes nothing until a person acts."""
+
+    code = "pool_refused"
+    exit_code = 2
+    status = 400
 
 
 class VerificationFailed(A3RError):

@@ -36,6 +36,8 @@ class Settings(BaseModel):
     workers_tls_cert: str = ""
     workers_tls_key: str = ""
     """PEM files; needed unless ``workers_listen`` is loopback."""
+    pools_s: float = Field(default=5.0, gt=0)
+    """How often clusters are looked at that workers are asked of."""
     tmux: bool = True
     """Show processes in tmux windows when tmux is there; off changes nothing about the runs."""
     llm: str = ""

@@ -47,6 +47,18 @@ class WorkerWelcome(Message):
     """Changes when the daemon restarts."""
 
 
+class EnlistRequest(Message):
+    """``POST /worker/v1/enlist`` with a pool job's ticket as the bearer."""
+
+    pool_job: str
+
+
+class EnlistReply(Message):
+    """The token of the job's worker; the ticket is spent."""
+
+    token: str
+
+
 class ClaimRequest(Message):
     """``POST /worker/v1/claim``: long-polled up to ``wait_s`` seconds."""
 

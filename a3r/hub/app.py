@@ -9,12 +9,14 @@ from fastapi import APIRouter, Depends, FastAPI, Query
 
 from a3r.core.clock import SystemClock
 from a3r.core.ports import Clock
+from a3r.hub.amendment_routes import add_amendments
 from a3r.hub.auth import require
 from a3r.hub.blueprint_routes import add_blueprints
 from a3r.hub.campaign_routes import add_campaigns
 from a3r.hub.command_routes import add_asking
 from a3r.hub.errors import BodyLimit, install
 from a3r.hub.host_routes import add_workers
+from a3r.hub.pool_routes import add_pools
 from a3r.hub.remote_routes import add_hosts
 from a3r.hub.reuse_routes import add_reuse
 from a3r.hub.revision_routes import add_revisions
@@ -105,7 +107,9 @@ def _api_router(hub: Hub) -> APIRouter:
     add_runs(router, hub)
     add_schedules(router, hub)
     add_reuse(router, hub)
+    add_amendments(router, hub)
     add_asking(router, hub)
     add_workers(router, hub)
+    add_pools(router, hub)
     add_hosts(router, hub)
     return router

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from a3r.core.errors import AuthFailed, Conflict
+from a3r.core.pools import TICKET_PREFIX
 from a3r.hub.tokens import Role
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 TOKEN_NAME = "worker_token"  # noqa: S105 - a key of the request's state
 """Where the name of a worker's own token is kept during a request; absent for the workspace's shared one."""
+ENLIST_PATH = "/worker/v1/enlist"
 REMOTE = "from_outside"
 """Set in the state of a request that came through the door for other hosts: shared tokens are no use there."""
 
@@ -43,6 +45,11 @@ def require(hub: Hub, *allowed: Role) -> Callable[[Request], Role]:
 def _role_of(hub: Hub, token: str, request: Request) -> Role:
     own = hub.store.worker_token(token)
     if own is not None:
+        if own.name.startswith(TICKET_PREFIX) and request.url.path != ENLIST_PATH:
+            raise AuthFailed(
+                "A pool job's ticket opens nothing but its exchange for a token.",
+                hint="A pool's jobs start with `python -m a3r.worker.enlist`, which exchanges it.",
+            )
         setattr(request.state, TOKEN_NAME, own.name)
         return Role.WORKER
     role = hub.tokens.role_of(token)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from a3r.core.pools import PoolKind, PoolOptions
 from a3r.core.ports import Clock
 from a3r.core.types import ReviewMode
 from a3r.hub.changes import Changes
@@ -39,6 +40,10 @@ def _no_report() -> dict[str, Any]:
     return {}
 
 
+def _as_given(_kind: PoolKind, options: PoolOptions) -> PoolOptions:
+    return options
+
+
 @dataclass(frozen=True)
 class Hooks:
     """Callbacks that the wiring fills in. They may be called from any thread and must be quick."""
@@ -49,6 +54,8 @@ class Hooks:
     """A worker or a person changed something: the leader may want to look."""
     on_shutdown: Callable[[], None] = _nothing
     """Somebody with the admin token asked the process to end."""
+    check_pool: Callable[[PoolKind, PoolOptions], PoolOptions] = _as_given
+    """The options of a pool as they are kept; raises ``PoolRefused``."""
     leader_report: Callable[[], dict[str, Any]] = _no_report
     """How the leader's tick is doing, as JSON."""
 

@@ -37,6 +37,7 @@ from a3r.core.wire import (
 )
 from a3r.hub.auth import as_worker, holds, require
 from a3r.hub.command_routes import add_answers, wanted_answers
+from a3r.hub.enlisting import add_enlisting, join_pool
 from a3r.hub.refusals import RequestInvalid
 from a3r.hub.state import Hub
 from a3r.hub.tokens import Role
@@ -73,6 +74,7 @@ def _add_life(router: APIRouter, hub: Hub) -> None:
             request.inventory,
             hub.clock.time(),
         )
+        join_pool(hub, http, request)
         return WorkerWelcome(
             worker_id=request.worker_id,
             heartbeat_s=settings.heartbeat_s,
@@ -82,6 +84,7 @@ def _add_life(router: APIRouter, hub: Hub) -> None:
 
     _add_claim(router, hub)
     _add_heartbeat(router, hub)
+    add_enlisting(router, hub)
 
     @router.get("/artifacts/{sha256}")
     def artifact(sha256: Sha256) -> Response:

@@ -7,6 +7,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from a3r.blueprints.model import Blueprint
+from a3r.core.placement import Need
+from a3r.core.pools import PoolJobState, PoolKind, PoolOptions, PoolState
 from a3r.core.types import (
     AttemptState,
     CallState,
@@ -162,6 +164,49 @@ class WorkerRow(Row):
     seen_at: float
     state: WorkerState = WorkerState.ACTIVE
     pool: str | None = None
+
+
+class PoolRow(Row):
+    """A cluster engine that is asked for workers."""
+
+    name: str
+    kind: PoolKind
+    options: PoolOptions
+    state: PoolState
+    detail: str
+    """What the engine last said, or why nothing is asked of it."""
+    created_at: float
+    updated_at: float
+
+
+class PoolJobRow(Row):
+    """One worker that was asked of a pool."""
+
+    id: str
+    pool: str
+    external_id: str
+    """The engine's own id; empty before it has one."""
+    worker_id: str | None
+    state: PoolJobState
+    detail: str
+    submitted_at: float
+    ended_at: float | None
+
+
+class WaitingRow(Row):
+    """An attempt that could run now if a worker had room for it."""
+
+    attempt_id: str
+    queued_at: float
+    need: Need
+
+
+class RoomRow(Row):
+    """What a worker has left, as the table says; it may measure less itself."""
+
+    worker_id: str
+    slots: int
+    gpus: int
 
 
 class WorkerTokenRow(Row):
@@ -371,3 +416,14 @@ class OfferRow(Row):
     seed: int
     source_campaign: str
     source_run: str
+
+
+class LeaseRow(Row):
+    """One resource of a worker in the hands of an attempt."""
+
+    worker_id: str
+    resource: str
+    """``gpu:0``."""
+    attempt_id: str
+    fencing_token: int
+    expires_at: float

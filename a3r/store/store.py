@@ -22,6 +22,7 @@ from a3r.store.history import HistoryBook
 from a3r.store.hosts import HostBook
 from a3r.store.jobs import JobBook
 from a3r.store.llm_calls import LlmCallBook
+from a3r.store.pools import PoolBook
 from a3r.store.readings import ReadingBook
 from a3r.store.retrying import RetryBook
 from a3r.store.reuse import ReuseBook
@@ -30,6 +31,7 @@ from a3r.store.revisions import RevisionBook
 from a3r.store.runs import RunBook
 from a3r.store.schedules import ScheduleBook
 from a3r.store.stages import StageBook
+from a3r.store.waiting import WaitingBook
 from a3r.store.worker_tokens import WorkerTokenBook
 from a3r.store.workers import WorkerBook
 
@@ -50,6 +52,8 @@ class Store(
     WorkerTokenBook,
     HostBook,
     CommandBook,
+    PoolBook,
+    WaitingBook,
     RevisionBook,
     JobBook,
     LlmCallBook,

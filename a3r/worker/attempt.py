@@ -77,7 +77,7 @@ class AttemptRunner:
         self.keeper = Keeper(folder, self.memo, self.events, repair, starter, launcher)
         self._launcher = launcher
         self._fetch = fetch
-        self._stop_asked: tuple[str, bool] | None = None
+        self._stop_asked: tuple[str, bool, FailureClass] | None = None
 
     # -- what others may ask at any time ----------------------------------------------------------------------
 
@@ -86,10 +86,19 @@ class AttemptRunner:
         """Whether every process has ended and the finish report is written."""
         return self.memo.phase == "finished"
 
-    def request_stop(self, reason: str, *, forget: bool = False) -> None:
-        """Ask for the end. ``forget``: the hub does not want the result; the folder stays as evidence."""
+    def request_stop(
+        self,
+        reason: str,
+        *,
+        forget: bool = False,
+        failure: FailureClass = FailureClass.STOPPED,
+    ) -> None:
+        """Ask for the end. ``forget``: the hub does not want the result; the folder stays as evidence.
+
+        ``failure``: STOPPED cancels the attempt; any other is how it failed, which another attempt may follow.
+        """
         if self._stop_asked is None or forget:
-            self._stop_asked = (reason, forget)
+            self._stop_asked = (reason, forget, failure)
 
     def report(self) -> AttemptReport:
         """The attempt's line in a heartbeat."""
@@ -141,9 +150,10 @@ class AttemptRunner:
         if self.memo.phase in ("stopping", "finished"):
             return
         if self._stop_asked is not None:
-            reason, forget = self._stop_asked
+            reason, forget, failure = self._stop_asked
             self.memo.forgotten = self.memo.forgotten or forget
-            raise AttemptOver("cancelled", FailureClass.STOPPED, reason)
+            outcome = "cancelled" if failure is FailureClass.STOPPED else "failed"
+            raise AttemptOver(outcome, failure, reason)
         if self.memo.started_at:
             late = overdue(self.memo, self.blueprint.limits, self.clock.time())
             if late is not None and not (

@@ -54,6 +54,10 @@ class GpuOffice:
         indices = set(wanted)
         return [g.index for g in self._read() if g.index in indices and not is_free(g)]
 
+    def readings(self) -> list[GpuReading]:
+        """What is measured now of the GPUs that this worker may use; empty when the driver does not answer."""
+        return self._read()
+
     def _read(self) -> list[GpuReading]:
         try:
             found = self.probe.read()

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from a3r.core.ports import Hub, Terminal
+from a3r.core.types import FailureClass
 from a3r.worker.gpus import GpuOffice
 from a3r.worker.identity import default_slots, inventory, worker_lock
 from a3r.worker.job import WorkerSettings
@@ -36,8 +37,8 @@ class Asked:
         (self.twice if self.once.is_set() else self.once).set()
 
     def listen(self) -> None:
-        """Take SIGTERM and SIGINT (main thread only); a closing terminal is no reason to end."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        """Take SIGTERM, SIGINT, and SIGUSR2, by which Slurm gives notice (main thread only); a closing terminal is no reason to end."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self.signalled)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
@@ -105,13 +106,18 @@ def _work(
         if worker.may_leave():
             logger.info("this worker was removed, and nothing is left to do")
             break
-        if idle_exit_s is not None and worker.idle_s() > idle_exit_s:
+        idle = idle_exit_s is not None and worker.idle_s() > idle_exit_s
+        if idle and worker.is_idle_for_good():
             logger.info("nothing to do for %.0f s: leaving", idle_exit_s)
             break
     worker.claim_no_more()
     clean = True
-    # Time for the second signal of someone who wants the attempts ended.
-    if stop_attempts or (worker.attempts() and asked.twice.wait(SECOND_SIGNAL_S)):
+    if worker.settings.pool_job and asked.once.is_set():
+        # The cluster wants its machine back; what runs here would be killed, and a new attempt can run elsewhere.
+        why = f"the cluster ended the worker of pool {worker.settings.pool!r}"
+        clean = worker.stop_attempts(why, failure=FailureClass.SCHEDULER)
+    # Else there is time for the second signal of someone who wants the attempts ended.
+    elif stop_attempts or (worker.attempts() and asked.twice.wait(SECOND_SIGNAL_S)):
         clean = worker.stop_attempts("the worker was told to end its attempts")
     else:
         logger.info("leaving; attempts go on: %s", ", ".join(worker.attempts()) or "none")

@@ -78,10 +78,13 @@ class Worker:
         """Take up unfinished attempts of this workspace, then begin to work; returns at once."""
         self.adopt()
         for name in ("claim", "heartbeat", "uplink"):
-            loop = getattr(self, f"_{name}_forever")
-            thread = threading.Thread(target=loop, name=name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
+            self._spawn(name)
+
+    def _spawn(self, name: str) -> None:
+        loop = getattr(self, f"_{name}_forever")
+        thread = threading.Thread(target=loop, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     def adopt(self) -> None:
         """Take up every attempt in ``runs/`` whose end the hub does not know."""
@@ -109,14 +112,31 @@ class Worker:
         """Take no further attempts; a claim that is under way is still accepted."""
         self._full.set()
 
-    def stop_attempts(self, reason: str, timeout_s: float = 40.0) -> bool:
+    def is_idle_for_good(self, timeout_s: float = 30.0) -> bool:
+        """Take no further attempts unless one comes with the claim that is under way: then work goes on, and this is False."""
+        self.claim_no_more()
+        for thread in self._threads:
+            if thread.name == "claim":
+                thread.join(timeout_s)
+        if not self._all_jobs():
+            return True
+        self._full.clear()
+        self._spawn("claim")
+        return False
+
+    def stop_attempts(
+        self,
+        reason: str,
+        timeout_s: float = 40.0,
+        failure: FailureClass = FailureClass.STOPPED,
+    ) -> bool:
         """End all attempts and report them; True when all their processes have ended within ``timeout_s``.
 
-        A hub that is away gets the reports from the next worker.
+        A hub that is away gets the reports from the next worker. ``failure``: see ``AttemptRunner.request_stop``.
         """
         jobs = self._all_jobs()
         for job in jobs:
-            job.runner.request_stop(reason)
+            job.runner.request_stop(reason, failure=failure)
         ends = time.monotonic() + timeout_s
         while time.monotonic() < ends and not all(job.runner.finished for job in jobs):
             time.sleep(0.1)

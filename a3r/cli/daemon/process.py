@@ -19,6 +19,7 @@ from a3r.cli.daemon.door import Door, door_of
 from a3r.cli.daemon.language_model import models_of
 from a3r.cli.daemon.local_worker import LocalWorker
 from a3r.cli.daemon.lock import daemon_lock
+from a3r.cli.daemon.pools import PoolThread
 from a3r.cli.daemon.serving import HubServer
 from a3r.cli.daemon.starting import FAILURE_FILE
 from a3r.cli.daemon.ticking import Ticker
@@ -147,7 +148,8 @@ def _serve(
         ticker.also(lambda: fire_due(store, clock, reader), SCHEDULES_S)
         ticker.also(links.tend)
         server = HubServer(sock, tuple(zip(doors, outside, strict=True)))
-        _run_server(workspace, store, tokens, settings, server, sock, ticker, worker, jobs)
+        pools = PoolThread(store, clock, workspace.root, given.pools_s, door)
+        _run_server(workspace, store, tokens, settings, server, sock, ticker, worker, jobs, pools)
     finally:
         links.close()
         for one in (sock, *outside):
@@ -165,10 +167,12 @@ def _run_server(
     ticker: Ticker,
     worker: LocalWorker | None,
     jobs: JobThreads,
+    pools: PoolThread,
 ) -> None:
     hooks = Hooks(
         read_goal=partial(read_goal, with_model=jobs.with_model),
         on_shutdown=server.stop,
+        check_pool=pools.check,
         leader_report=ticker.report,
     )
     app = create_app(store, tokens, settings, hooks)
@@ -185,6 +189,7 @@ def _run_server(
         ready.write(workspace.daemon)
         logger.info("Listening on %s for workspace %s.", ready.url, workspace.root)
         jobs.start()
+        pools.start(app.state.hub.heard, ready.url)
         ticker.start()
         if worker is not None:
             ticker.also(worker.tend)
@@ -193,6 +198,7 @@ def _run_server(
         server.run(app, on_listening, before_close=app.state.hub.close)
     finally:
         jobs.stop()
+        pools.stop()
         ticker.stop()
         _withdraw(workspace, settings.epoch)
         logger.info("Ended; workers and attempts go on.")
