@@ -10,7 +10,7 @@ VENV=$scratch/venv bash scripts/setup.sh --unpinned
 
 {
   echo "# Exact versions that fit together, for \`pip install -e '.[all,dev]' -c constraints.txt\`"
-  echo "# and for the extras llm, docs, loggers and datasets beside it. A constraint installs nothing by itself."
+  echo "# and for the extras docs, loggers, datasets and pools beside it. A constraint installs nothing by itself."
   echo "# Made by \`make constraints\` (a fresh environment, then pip freeze). Do not edit by hand, but"
   echo "# for the torch line: the one place that names torch's version, without +cpu or +cu, because"
   echo "# scripts/setup.sh chooses the build per machine. CUDA packages of a GPU build are left out."
