@@ -14,7 +14,7 @@ VENV=${VENV:-.venv}
 TORCH_INDEX_URL=${TORCH_INDEX_URL:-https://download.pytorch.org/whl/cpu}
 venv_python=$VENV/bin/python
 requirements=(-c constraints.txt -e '.[all,dev]')
-if [ "${1:-}" = --unpinned ]; then requirements=(-e '.[all,dev,llm,docs,loggers,datasets]'); fi
+if [ "${1:-}" = --unpinned ]; then requirements=(-e '.[all,dev,docs,loggers,datasets,pools]'); fi
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
