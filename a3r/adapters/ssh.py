@@ -6,6 +6,7 @@ The person's ``~/.ssh/config`` counts (aliases, jump hosts, identities). What co
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,6 +92,12 @@ class Ssh:
         parts += ["-p", str(self.port)] if self.port is not None else []
         parts += ["-i", self.identity] if self.identity else []
         return parts
+
+    def typed(self, *words: str) -> list[str]:
+        """The command line for a person at a terminal who runs ``words`` there, the keys accepted here known to it."""
+        trusted = " ".join(_quoted(p) for p in (*SYSTEM_KEYS, str(self.known_hosts)))
+        known = _options({"GlobalKnownHostsFile": trusted}) if self.known_hosts.exists() else []
+        return [*self.way(), *known, "-t", self.address, shlex.join(words)]
 
     def run(self, command: str, data: bytes = b"", *, timeout_s: float = 60.0) -> Done:
         """Run ``command`` there with ``data`` on its stdin, and wait.

@@ -205,18 +205,19 @@ def _steer(run: str, verb: str, done: str, *, as_json: bool) -> None:
 
 
 def attach(run: RunArgument) -> None:
-    """Attach to the tmux windows of a run that is under way on this host; without tmux, say how to look instead.
+    """Attach to the tmux windows of a run that is under way here; of one on a host over SSH, print the command for it.
 
-    Leave with Ctrl-b d. Exit codes: 0 detached, 1 no tmux here, 2 no such run or nothing under way.
+    Without tmux it says how to look instead. Leave with Ctrl-b d. Exit codes: 0 detached, 1 no tmux here, 2 no such run or nothing under way.
     """
     with reported(as_json=False):
-        from a3r.cli.terminal import attach_to
+        from a3r.cli.terminal import attach_to, far_attach
         from a3r.hub.client import segment
         from a3r.worker.folder import session_name
 
         with hub() as client:
             body = client.get(f"runs/{segment(run)}")
             workers = {w["id"]: w["host"] for w in client.get("daemon")["workers"]}
+            hosts = client.get("hosts")["hosts"]
         live = [a for a in body["attempts"] if a["live"] and a["worker_id"]]
         instead = f"a3r run logs {body['id']} --follow"
         if not live:
@@ -224,6 +225,14 @@ def attach(run: RunArgument) -> None:
                 f"Run {body['id']} has no attempt under way (it is {body['state']}).",
                 hint=f"'a3r run logs {body['id']}' shows its logs.",
             )
+        session = session_name(live[-1]["id"])
+        far = [h for h in hosts if h["worker"] and h["worker"]["id"] == live[-1]["worker_id"]]
+        if far:
+            say(
+                f"{body['label']} runs on {far[0]['name']}; this shows its windows (leave with Ctrl-b d):"
+            )
+            print(far_attach(far[0], session))
+            return
         host = workers.get(live[-1]["worker_id"], "")
         if host != socket.gethostname():
             raise HostError(
@@ -231,4 +240,4 @@ def attach(run: RunArgument) -> None:
                 hint=f"Look from here with: {instead}",
             )
         say(f"attaching to {body['label']}; leave with Ctrl-b d")
-        attach_to(session_name(live[-1]["id"]), instead=instead)
+        attach_to(session, instead=instead)

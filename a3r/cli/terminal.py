@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from typing import Any
 
 from a3r.adapters.tmux import TmuxTerminal
 from a3r.core.errors import HostError
@@ -15,6 +16,16 @@ def terminal_or_none() -> Terminal | None:
     """Where a person can look; None without tmux."""
     terminal = TmuxTerminal()
     return terminal if terminal.available() else None
+
+
+def far_attach(host: dict[str, Any], session: str) -> str:
+    """The command that attaches to ``session`` on a host over SSH, to be typed or pasted into a shell."""
+    from a3r.cli.edge import workspace
+    from a3r.hosts.options import HostOptions, known_hosts
+
+    options = HostOptions.model_validate(host["options"])
+    ssh = options.ssh(host["address"], known_hosts(workspace()))
+    return shlex.join(ssh.typed(*TmuxTerminal().attach_argv(session)))
 
 
 def attach_to(session: str, *, instead: str) -> None:

@@ -317,13 +317,12 @@ def install(spec: Json) -> Json:
     pins.write_text(spec["pins"], "utf-8")
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     pip += ["--progress-bar", "off", *spec.get("pip", [])]
-    extra = (
-        [] if has_nvidia() or sys.platform != "linux" else ["--extra-index-url", spec["cpu_index"]]
-    )
-    wanted = ["-c", str(pins), f"{wheel}{spec['extras']}"]
-    # An index of one's own may be all that this host reaches: then without the one that has torch's CPU builds.
-    tries = [[*pip, *extra, *wanted]] + ([[*pip, *wanted]] if extra else [])
-    if not any(logged(argv, log) for argv in tries):
+    torch = next((p for p in spec["pins"].split() if p.startswith("torch==")), "")
+    if torch and sys.platform == "linux" and not has_nvidia():
+        # Alone and from that index only: another index beside the usual one would be asked for every package. Where it can
+        # not be reached, the usual index has the last word, and may bring CUDA's libraries for nothing.
+        logged([*pip, "--retries", "1", "--no-deps", "--index-url", spec["cpu_index"], torch], log)
+    if not logged([*pip, "-c", str(pins), f"{wheel}{spec['extras']}"], log):
         raise Refused(
             f"pip could not install a3r there:\n{log_tail(log)}",
             f"The whole log is {log} on the host; --python names an interpreter that has a3r already.",

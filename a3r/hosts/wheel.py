@@ -9,11 +9,13 @@ import base64
 import hashlib
 import io
 import json
+import tomllib
 import zipfile
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from a3r.core.errors import HostError
 
@@ -38,7 +40,7 @@ class Wheel:
     @property
     def stamp(self) -> str:
         """Of everything that decides what an environment made from it holds."""
-        return hashlib.sha256(f"{self.tree}\0{self.pins}\0{EXTRAS}".encode()).hexdigest()
+        return hashlib.sha256(self.data + f"{self.pins}\0{EXTRAS}".encode()).hexdigest()
 
 
 def own_wheel() -> Wheel:
@@ -55,7 +57,7 @@ def own_wheel() -> Wheel:
             "This a3r is not installed, so its requirements are not known.",
             hint="pip install it (an editable install is fine), or give --python of the host.",
         ) from error
-    about = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or ""
+    about = _checkout_metadata() or dist.read_text("METADATA") or ""
     info = f"a3r-{dist.version}.dist-info"
     listed = {name: path.read_bytes() for name, path in files}
     listed[f"{info}/METADATA"] = about.encode()
@@ -75,9 +77,8 @@ def own_tree() -> tuple[str, str]:
 
 def exact_versions() -> str:
     """Pins: those of the checkout's ``constraints.txt``, else the versions that are installed here."""
-    found = find_spec("a3r")
-    beside = Path(str(found.origin)).parents[1] / "constraints.txt" if found else None
-    if beside is not None and beside.is_file():
+    beside = _checkout() / "constraints.txt"
+    if beside.is_file():
         return beside.read_text("utf-8")
     pins = {
         str(dist.metadata["Name"]).lower(): dist.version.partition("+")[0]
@@ -87,6 +88,38 @@ def exact_versions() -> str:
     ours = ("a3r", "pip", "setuptools", "triton")
     kept = sorted(n for n in pins if n not in ours and not n.startswith(("nvidia-", "cuda-")))
     return "".join(f"{name}=={pins[name]}\n" for name in kept)
+
+
+def _checkout() -> Path:
+    """The folder that the package lies in: of a checkout, the one with ``pyproject.toml``."""
+    found = find_spec("a3r")
+    return Path(str(found.origin)).parents[1] if found else Path()
+
+
+def _checkout_metadata() -> str:
+    """Core metadata from a checkout's ``pyproject.toml``; empty without one.
+
+    What an editable install says of itself is as old as that install: a requirement that came since would be missing.
+    """
+    file = _checkout() / "pyproject.toml"
+    project: dict[str, Any] = (
+        tomllib.loads(file.read_text("utf-8"))["project"] if file.is_file() else {}
+    )
+    if project.get("name") != "a3r":
+        return ""
+    lines = ["Metadata-Version: 2.1", "Name: a3r", f"Version: {project['version']}"]
+    lines += [f"Requires-Python: {project['requires-python']}"]
+    lines += [f"Requires-Dist: {need}" for need in project["dependencies"]]
+    for extra, needs in project["optional-dependencies"].items():
+        lines.append(f"Provides-Extra: {extra}")
+        lines += [f"Requires-Dist: {_only_with(extra, need)}" for need in needs]
+    return "\n".join([*lines, ""])
+
+
+def _only_with(extra: str, need: str) -> str:
+    what, semicolon, marker = need.partition(";")
+    own = f"extra == '{extra}'"
+    return f"{what.strip()}; ({marker.strip()}) and {own}" if semicolon else f"{what}; {own}"
 
 
 def _files() -> list[tuple[str, Path]]:
