@@ -14,6 +14,7 @@ from a3r.core.ports import Clock
 from a3r.core.types import CampaignState, ReviewMode
 from a3r.leader.cron import Cron
 from a3r.leader.goal import goal_file, goal_text
+from a3r.store.campaigns import NewCampaign
 from a3r.store.rows import ScheduleRow
 from a3r.store.store import Store
 
@@ -53,10 +54,7 @@ ReadGoal = Callable[[str, str], Understood]
 
 
 def fire_due(store: Store, clock: Clock, read: ReadGoal) -> int:
-    """Look at every schedule; return how many campaigns were started. Safe to repeat and to kill at any line.
-
-    A firing is taken before its campaign is made: a daemon that dies in between leaves the line ``due`` and no campaign, never two.
-    """
+    """Look at every schedule; return how many campaigns were started. Safe to repeat and to kill at any line."""
     return sum(_fire(store, found, clock.time(), read) for found in store.schedules())
 
 
@@ -72,46 +70,34 @@ def _fire(store: Store, schedule: ScheduleRow, now: float, read: ReadGoal) -> bo
     if not due:
         return False
     latest = due[-1]
-    missed = due[:-1] if now - latest <= LATE_S else due
     on_time = now - latest <= LATE_S
+    missed = due[:-1] if on_time else due
     said = [_missed(schedule, missed)] if missed else []
-    if on_time:
-        said.append(f"{_when(schedule, latest)}: due")
-    if not store.take_firing(schedule.id, latest, "\n".join(said)) or not on_time:
+    if not on_time:
+        store.take_firing(schedule.id, latest, said)
         return False
-    return _start(store, schedule, latest, now, read)
+    when, new = _when(schedule, latest), _campaign(store, schedule, read)
+    if isinstance(new, str):
+        store.take_firing(schedule.id, latest, [*said, f"{when}: {new}"])
+        return False
+    said.append(f"{when}: started campaign")
+    return store.fire_schedule(schedule.id, latest, said, new, now) is not None
 
 
-def _start(store: Store, schedule: ScheduleRow, due: float, now: float, read: ReadGoal) -> bool:
-    when = _when(schedule, due)
+def _campaign(store: Store, schedule: ScheduleRow, read: ReadGoal) -> NewCampaign | str:
+    """What to file, or why nothing is."""
     busy = _busy(store, schedule)
     if busy:
-        store.say_of_schedule(schedule.id, f"{when}: skipped, campaign {busy} is not over")
-        return False
+        return f"skipped, campaign {busy} is not over"
     try:
         file = goal_file(Path(schedule.goal_path))
         text = goal_text(file)
         goal = read(text, str(file.parent))
     except A3RError as error:
-        first = error.message.splitlines()[0]
-        store.say_of_schedule(
-            schedule.id, f"{when}: not started, the goal can not be used: {first}"
-        )
-        return False
+        return f"not started, the goal can not be used: {error.message.splitlines()[0]}"
     asked = schedule.options.get("review")
-    row = store.create_campaign(
-        goal.name,
-        text,
-        str(file.parent),
-        goal.spec,
-        ReviewMode(asked) if asked else goal.review,
-        goal.planner,
-        now,
-    )
-    data = {"schedule": schedule.id, "due": due}
-    store.add_event(row.id, "schedule", "campaign_scheduled", row.id, data, now)
-    store.say_of_schedule(schedule.id, f"{when}: started campaign {row.id}", row.id)
-    return True
+    review = ReviewMode(asked) if asked else goal.review
+    return NewCampaign(goal.name, text, str(file.parent), goal.spec, review, goal.planner)
 
 
 def _busy(store: Store, schedule: ScheduleRow) -> str:

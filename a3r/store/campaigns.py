@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from sqlmodel import Session, col, select
@@ -15,6 +16,18 @@ from a3r.store.tables import CampaignTable
 
 FINAL = frozenset({CampaignState.DONE, CampaignState.STOPPED})
 DEFAULT_CAPACITY = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NewCampaign:
+    """A campaign before it is filed."""
+
+    name: str
+    goal_text: str
+    goal_dir: str
+    goal_spec: dict[str, Any]
+    review_mode: ReviewMode
+    planner: str
 
 
 class CampaignBook(Book):
@@ -31,24 +44,9 @@ class CampaignBook(Book):
         at: float,
     ) -> CampaignRow:
         """Add a campaign in state ``planning``; ``goal_spec["capacity"]`` (default 1) bounds its attempts at once."""
+        new = NewCampaign(name, goal_text, goal_dir, goal_spec, review_mode, planner)
         with self._db.write() as session:
-            record = CampaignTable(
-                id=_unused_id(session, name),
-                name=name,
-                state=CampaignState.PLANNING.value,
-                goal_text=goal_text,
-                goal_dir=goal_dir,
-                goal_spec=goal_spec,
-                review_mode=review_mode.value,
-                planner=planner,
-                capacity=max(1, int(goal_spec.get("capacity") or DEFAULT_CAPACITY)),
-                created_at=at,
-                updated_at=at,
-            )
-            session.add(record)
-            session.flush()
-            note(session, record.id, "campaign_created", record.id, at, data={"name": name})
-            return to_row(record)
+            return to_row(insert_campaign(session, new, at))
 
     def campaigns(self) -> list[CampaignRow]:
         """All campaigns, oldest first."""
@@ -104,6 +102,27 @@ class CampaignBook(Book):
                 record.stop_requested_at = record.updated_at = at
                 note(session, campaign_id, "stop_requested", campaign_id, at)
             return to_row(record)
+
+
+def insert_campaign(session: Session, new: NewCampaign, at: float) -> CampaignTable:
+    """Add a campaign in state ``planning``, with its first event, as a part of the caller's transaction."""
+    record = CampaignTable(
+        id=_unused_id(session, new.name),
+        name=new.name,
+        state=CampaignState.PLANNING.value,
+        goal_text=new.goal_text,
+        goal_dir=new.goal_dir,
+        goal_spec=new.goal_spec,
+        review_mode=new.review_mode.value,
+        planner=new.planner,
+        capacity=max(1, int(new.goal_spec.get("capacity") or DEFAULT_CAPACITY)),
+        created_at=at,
+        updated_at=at,
+    )
+    session.add(record)
+    session.flush()
+    note(session, record.id, "campaign_created", record.id, at, data={"name": new.name})
+    return record
 
 
 def find_campaign(session: Session, reference: str) -> CampaignTable:

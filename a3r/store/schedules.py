@@ -1,15 +1,17 @@
-"""Schedules: goals that are started again and again. A firing is taken before its campaign is made, so none is ever made twice."""
+"""Schedules: goals that are started again and again. A firing and its campaign are one write, so none is made twice and none is lost."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlmodel import Session, col, select
 
 from a3r.core.errors import NotFound
 from a3r.core.ids import new_id
-from a3r.store.book import Book, fetch
-from a3r.store.rows import ScheduleRow
+from a3r.store.book import Book, fetch, note
+from a3r.store.campaigns import NewCampaign, insert_campaign, to_row
+from a3r.store.rows import CampaignRow, ScheduleRow
 from a3r.store.tables import ScheduleTable
 
 LINES = 20
@@ -63,23 +65,51 @@ class ScheduleBook(Book):
             session.delete(record)
             return _row(record)
 
-    def take_firing(self, schedule_id: str, due_at: float, said: str) -> bool:
-        """Take the firing of ``due_at``, with every older one; False when it was taken already (or the schedule is gone)."""
-        with self._db.write() as session:
-            record = session.get(ScheduleTable, schedule_id)
-            if record is None or (record.fired_at is not None and record.fired_at >= due_at):
-                return False
-            record.fired_at = due_at
-            _say(record, said)
-            return True
+    def take_firing(self, schedule_id: str, due_at: float, said: Sequence[str]) -> bool:
+        """Take the firing of ``due_at``, with every older one, without a campaign; ``said`` tells why, line by line.
 
-    def say_of_schedule(self, schedule_id: str, said: str, campaign_id: str | None = None) -> None:
-        """Add a line to its story; ``campaign_id`` is the campaign that was started. Nothing happens when it is gone."""
+        False when it was taken already, or the schedule is gone.
+        """
         with self._db.write() as session:
-            record = session.get(ScheduleTable, schedule_id)
-            if record is not None:
-                _say(record, said)
-                record.campaign_id = campaign_id or record.campaign_id
+            return _taken(session, schedule_id, due_at, said) is not None
+
+    def fire_schedule(
+        self, schedule_id: str, due_at: float, said: Sequence[str], new: NewCampaign, at: float
+    ) -> CampaignRow | None:
+        """Take the firing of ``due_at``, with every older one, and file its campaign, all or nothing; None as ``take_firing``.
+
+        The last line of ``said`` is told with the campaign's id behind it.
+        """
+        with self._db.write() as session:
+            record = _taken(session, schedule_id, due_at, said[:-1])
+            if record is None:
+                return None
+            campaign = insert_campaign(session, new, at)
+            data = {"schedule": schedule_id, "due": due_at}
+            note(
+                session,
+                campaign.id,
+                "campaign_scheduled",
+                campaign.id,
+                at,
+                actor="schedule",
+                data=data,
+            )
+            record.campaign_id = campaign.id
+            _say(record, f"{said[-1]} {campaign.id}")
+            return to_row(campaign)
+
+
+def _taken(
+    session: Session, schedule_id: str, due_at: float, said: Sequence[str]
+) -> ScheduleTable | None:
+    record = session.get(ScheduleTable, schedule_id)
+    if record is None or (record.fired_at is not None and record.fired_at >= due_at):
+        return None
+    record.fired_at = due_at
+    for line in said:
+        _say(record, line)
+    return record
 
 
 def _schedule(session: Session, schedule_id: str) -> ScheduleTable:

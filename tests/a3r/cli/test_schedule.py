@@ -18,7 +18,7 @@ def test_a_schedule_is_added_once_shown_fired_by_the_daemon_and_removed(
     again = a3r("campaign", "schedule", str(goal), "--cron", "0 2 * * 1", "--review", "none")
     assert (again.code, made["id"] in again.out) == (0, True)
     with Store.open(workspace.database) as store:
-        store.take_firing(made["id"], made["created_at"] - 7 * 86400 * 3, "as if it were older")
+        store.take_firing(made["id"], made["created_at"] - 7 * 86400 * 3, ["as if it were older"])
     retry_until(lambda: "missed" in a3r("campaign", "schedule", "--list").out, timeout_s=30)
     listed = a3r("campaign", "schedule", "--list", "--json").json["schedules"]
     assert [(s["id"], s["options"]) for s in listed] == [(made["id"], {"review": "none"})]

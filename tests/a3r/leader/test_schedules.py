@@ -182,17 +182,33 @@ def test_a_goal_that_can_not_be_used_is_said_and_tried_again_next_time(
     assert rig.fire("2026-06-02 02:00") == 1
 
 
+def test_a_daemon_that_dies_while_it_files_the_campaign_starts_it_when_it_is_back(rig: Rig):
+    def dies(text: str, folder: str) -> Goal:
+        class Unwritable(Goal):
+            @property
+            def spec(self) -> dict[str, Any]:
+                return {"capacity": object()}
+
+        return Unwritable()
+
+    rig.clock.now = at("2026-06-01 02:00")
+    with pytest.raises(TypeError):
+        fire_due(rig.store, rig.clock, dies)
+    assert (rig.store.campaigns(), rig.store.schedules()[0].fired_at) == ([], None)
+    assert rig.fire("2026-06-01 02:10") == 1
+    assert len(rig.store.campaigns()) == 1
+
+
 def test_adding_the_same_twice_keeps_one_and_a_removed_one_is_silent(rig: Rig):
     again = rig.store.add_schedule(str(rig.goal), "0 2 * * *", "UTC", {}, rig.clock.now)
     assert (again.id, again.options) == (rig.schedule, {})
     rig.store.remove_schedule(rig.schedule)
     assert rig.fire("2026-06-01 02:00") == 0
-    assert rig.store.take_firing(rig.schedule, rig.clock.now, "due") is False
+    assert rig.store.take_firing(rig.schedule, rig.clock.now, ["due"]) is False
     with pytest.raises(NotFound):
         rig.store.remove_schedule(rig.schedule)
 
 
 def test_the_story_of_a_schedule_stays_short(rig: Rig):
-    for number in range(50):
-        rig.store.say_of_schedule(rig.schedule, f"line {number}")
+    rig.store.take_firing(rig.schedule, rig.clock.now, [f"line {n}" for n in range(50)])
     assert (len(rig.story), rig.story[-1]) == (20, "line 49")
