@@ -231,12 +231,7 @@ def start_worker(folder: Path, argv: list[str], name: str) -> None:
     """Start it so that it outlives this connection: as a unit of the user's own systemd where that stays, else detached."""
     log = folder / "worker.log"
     if lingers():
-        unit = f"a3r-worker-{name}-{os.getpid()}-{int(time.time())}"
-        # The log's path is $0 of a shell: systemd would expand what is in a property.
-        shell = ["sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log), *argv]
-        path = os.environ.get("PATH", "/usr/bin:/bin")
-        command = ["systemd-run", "--user", "--quiet", "--collect", f"--unit={unit}"]
-        command += [f"--setenv=PATH={path}", "--setenv=PYTHONUNBUFFERED=1", "--", *shell]
+        command = unit_argv(f"a3r-worker-{name}-{int(time.time())}", log, argv)
         done = subprocess.run(command, capture_output=True, timeout=30, check=False)
         if done.returncode == 0:
             return
@@ -250,6 +245,18 @@ def start_worker(folder: Path, argv: list[str], name: str) -> None:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
         )
+
+
+def unit_argv(unit: str, log: Path, argv: list[str]) -> list[str]:
+    """The command that runs ``argv`` as a unit of the user's systemd."""
+    # Attempts outlive the worker: its end, or one of them out of memory, must not end the rest of the unit.
+    rules = ("KillMode=process", "OOMPolicy=continue", "TasksMax=infinity")
+    command = ["systemd-run", "--user", "--quiet", "--collect", f"--unit={unit}"]
+    command += [f"--property={rule}" for rule in rules]
+    path = os.environ.get("PATH", "/usr/bin:/bin")
+    command += [f"--setenv=PATH={path}", "--setenv=PYTHONUNBUFFERED=1"]
+    # The log's path is $0 of a shell: systemd would expand what is in a property.
+    return [*command, "--", "sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log), *argv]
 
 
 def lingers() -> bool:

@@ -12,11 +12,13 @@ from typing import Any
 
 import psutil
 import pytest
+import trustme
 
 from a3r.core.workspace import Workspace
 from a3r.hosts import far_end
 from a3r.testing.sshd import Sshd, Wire, missing
 from a3r.testing.waiting import retry_until
+from swarm.testing.chaos.processes import free_port
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
@@ -174,6 +176,33 @@ def test_a_host_that_can_not_be_reached_any_more_is_forgotten_by_force(
     assert a3r("host", "list", "--json").json == {"hosts": []}
     missing_host = a3r("host", "remove", "gpu1")
     assert missing_host.code == 2
+
+
+def test_a_host_that_dials_the_hub_itself_comes_in_through_the_door(
+    a3r: Any,
+    add: Any,
+    sshd: Sshd,
+    far: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    pair = authority.issue_cert("127.0.0.1")
+    pair.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
+    port = free_port()
+    monkeypatch.setenv("A3R_WORKERS_LISTEN", f"127.0.0.1:{port}")
+    monkeypatch.setenv("A3R_WORKERS_TLS_CERT", str(tmp_path / "both.pem"))
+    monkeypatch.setenv("A3R_WORKERS_TLS_KEY", str(tmp_path / "both.pem"))
+    door = ["--hub-url", f"https://127.0.0.1:{port}", "--ca-file", str(tmp_path / "ca.pem")]
+    made = add("--accept-key", sshd.fingerprint, *door, "--json")
+    assert made.code == 0, made.err
+    assert made.json["worker"] is not None
+    assert not (far / "hub.sock").exists()
+    checked = a3r("host", "check", "gpu1", "--no-episode", "--json")
+    (found,) = [c for c in checked.json["checks"] if c["name"] == "hub"]
+    assert found["state"] == "ok"
+    assert "https://" in found["detail"]
 
 
 @pytest.mark.parametrize(

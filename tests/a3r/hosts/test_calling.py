@@ -72,6 +72,15 @@ def test_secrets_go_to_private_files_and_the_workers_command_names_only_the_file
     assert argv[argv.index("--ca-file") + 1] == "/f/hub-ca.pem"
 
 
+def test_as_a_unit_of_systemd_a_worker_that_ends_takes_no_attempt_with_it(tmp_path: Path) -> None:
+    argv = far_end.unit_argv("a3r-worker-gpu1-1", tmp_path / "log %h", ["python", "-m", "a3r"])
+    assert "--property=KillMode=process" in argv
+    assert "--property=OOMPolicy=continue" in argv
+    shell = argv[argv.index("--") + 1 :]
+    subprocess.run([*shell[:4], "echo", "a b"], check=True, timeout=30)
+    assert (tmp_path / "log %h").read_text() == "a b\n"
+
+
 def test_a_stop_where_nothing_is_left_is_fine(tmp_path: Path) -> None:
     gone = obey("stop", {"folder": str(tmp_path / "gone"), "attempts": True, "delete": True})
     assert gone["ended"]
