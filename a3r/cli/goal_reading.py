@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from a3r.cli.edge import say, workspace_or_new
-from a3r.leader.goal import GoalSpec, goal_file, goal_text
+from a3r.leader.goal import GoalSpec, goal_file, goal_text, read_goal
 from a3r.leader.goal_check import GoalCheck, check_goal, check_spec
 from a3r.leader.goal_paths import path_mistakes
 from a3r.leader.goal_words import understood
-from a3r.leader.understanding.prose import filed, needs_reader, refuse_mistakes
+from a3r.leader.understanding.prose import filed, model_wanted, needs_reader, refuse_mistakes
 from a3r.leader.understanding.reading import Understanding
 from a3r.leader.understanding.session import read_prose, split_goal
 from a3r.leader.understanding.shelf import keep_reading, kept_reading
@@ -90,7 +90,11 @@ def _as_it_stands(goal: Path, text: str, file: Path) -> Json:
                 estimated_episodes=None,
             )
             return empty.model_dump(mode="json")
-    return check_goal(goal).model_dump(mode="json")
+    check = check_goal(goal)
+    wanted = model_wanted(read_goal(file), file.parent) if check.ok and not model_is_set() else ""
+    if wanted:
+        check = check.model_copy(update={"ok": False, "mistakes": [f"{wanted}: set A3R_LLM"]})
+    return check.model_dump(mode="json")
 
 
 def _is_prose(text: str, file: Path) -> bool:

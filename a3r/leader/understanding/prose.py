@@ -8,7 +8,9 @@ from typing import Any
 
 from a3r.core.errors import GoalError
 from a3r.core.types import ReviewMode
-from a3r.leader.goal import parse_goal
+from a3r.leader.clients.writing import own_client
+from a3r.leader.goal import GoalSpec, parse_goal
+from a3r.leader.goal_paths import own_task
 from a3r.leader.goal_text import (
     MISSING_TEXT,
     SKELETON,
@@ -21,6 +23,9 @@ from a3r.leader.understanding.session import split_goal
 
 REQUIRED = ("question", "task", "model", "factors")
 """Keys without which nothing can be planned."""
+
+
+SET_MODEL = "Set A3R_LLM=provider/model where the daemon runs ('a3r doctor' looks at it), then start the goal again."
 
 
 @dataclass(frozen=True)
@@ -59,11 +64,14 @@ def filed(text: str, path: Path, *, with_model: bool) -> Filed:
     """What to file of a goal; ``path`` is where it lies.
 
     Raises:
-        GoalError: mistakes in the front matter; or it needs a reader and there is no language model.
+        GoalError: mistakes in the front matter; or it needs a language model (``model_wanted``, a reader) and there is none.
     """
     missing = lacking(text, path)
     if not missing:
         spec = parse_goal(text, path)
+        wanted = "" if with_model else model_wanted(spec, path.parent)
+        if wanted:
+            raise GoalError(wanted, hint=SET_MODEL, mistakes=[wanted])
         return Filed(spec.name, spec.model_dump(mode="json"), spec.review, spec.planner)
     if not with_model:
         raise without_model(missing, path)
@@ -77,6 +85,18 @@ def filed(text: str, path: Path, *, with_model: bool) -> Filed:
         review=ReviewMode(review) if review else ReviewMode.STAGE,
         planner=str(given.get("planner") or "llm"),
     )
+
+
+def model_wanted(spec: GoalSpec, folder: Path) -> str:
+    """For what a goal in front matter needs a language model, in words; empty when it needs none. ``folder`` is the goal's."""
+    if spec.planner == "llm":
+        return "`planner: llm` has a language model plan each stage, and none is set"
+    if own_task(spec) and own_client(spec, folder) is None:
+        return (
+            f"task {spec.task!r} is the goal's own and `code` holds no client.py, so a language model must write its client, "
+            "and none is set"
+        )
+    return ""
 
 
 def without_model(missing: list[str], path: Path) -> GoalError:

@@ -85,3 +85,39 @@ def test_without_a_model_the_missing_keys_are_said(a3r, project: Path):
     started = a3r("campaign", "start", "goal.md", "--no-watch")
     assert started.code == 2
     assert "A3R_LLM" in started.err
+
+
+GOAL = """---
+name: a rate
+question: {kind: best, factor: learning_rate}
+task: calculator
+model: builtin:tiny-calc
+factors: {learning_rate: {levels: [1e-3, 2e-3]}}
+metric: {name: held_out_reward, direction: maximize, items: 20}
+---
+Prose.
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("task:", "planner: llm\ntask:", "`planner: llm` has a language model plan each stage"),
+        ("task: calculator", "task: my own\ncode: base", "a language model must write its client"),
+    ],
+)
+def test_a_goal_that_needs_a_model_is_refused_before_it_is_filed(
+    a3r, project: Path, old, new, told
+):
+    (project / "base").mkdir()
+    (project / "goal.md").write_text(GOAL, encoding="utf-8")
+    assert a3r("campaign", "check", "goal.md").code == 0
+    (project / "goal.md").write_text(GOAL.replace(old, new), encoding="utf-8")
+    found = a3r("campaign", "check", "goal.md", "--json")
+    assert (found.code, len(found.json["mistakes"])) == (2, 1)
+    assert told in found.json["mistakes"][0]
+    assert found.json["understood"]
+    started = a3r("campaign", "start", "goal.md", "--no-watch", "--json")
+    assert started.code == 2
+    assert told in started.json["error"]["message"]
+    assert "A3R_LLM" in started.json["error"]["hint"]
