@@ -151,7 +151,7 @@ def test_a_campaign_waits_for_its_model_in_sight_and_a_resume_tries_at_once(
         lambda: (b := a3r("campaign", "show", campaign, "--json").json)["state"] == "blocked" and b,
         60,
     )
-        assert "the language model can not be asked" in body["failure"]
+    assert "the language model can not be asked" in body["failure"]
     assert body["llm"]["calls"] == 0, "nothing was billed"
     assert len(provider.asked) == 2, "nobody asked in between"
     assert workspace.database.exists()
