@@ -15,6 +15,10 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, SequenceNode
 
 NEVER_FOLD = 2**30
+LONGEST = 2**20
+"""Characters of one text; a goal or a blueprint of people has a few thousand."""
+MOST_VALUES = 100_000
+"""Values of one text, each counted as often as aliases repeat it: a few lines of aliases of aliases stand for billions."""
 
 
 class YamlProblem(Exception):
@@ -41,17 +45,21 @@ def load_yaml(text: str) -> dict[str, Any]:
     """Return the mapping of a YAML 1.2 text; an empty text is an empty mapping.
 
     Raises:
-        YamlProblem: bad syntax, a key twice, no mapping, or a value that JSON does not have (a date, NaN, a tag).
+        YamlProblem: bad syntax, a key twice, no mapping, too large, or a value that JSON does not have (a date, NaN, a tag).
     """
+    if len(text) > LONGEST:
+        raise YamlProblem(f"{len(text)} characters are too many (at most {LONGEST})", None)
     try:
         value: Any = cast("Any", _yaml()).load(text)
-    except (YAMLError, ValueError, RecursionError) as err:
+    except (YAMLError, ValueError, RecursionError, OverflowError) as err:
         raise _problem(err) from err
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise YamlProblem("expected 'key: value' lines", 1)
     try:
+        if _count(cast("Any", value), {}) > MOST_VALUES:
+            raise YamlProblem(f"it stands for more than {MOST_VALUES} values", None)
         odd = _not_json(cast("Any", value), ())
     except RecursionError as err:  # an alias to its own parent: endless
         raise YamlProblem("a value contains itself, or is nested too deeply", 1) from err
@@ -127,6 +135,20 @@ def _style(text: str) -> str | None:
 
 def _never(_value: Any) -> bool:
     return True
+
+
+def _count(value: Any, known: dict[int, int]) -> int:
+    """Values in ``value``, itself included; what several aliases share is looked at once and counted each time."""
+    if isinstance(value, dict):
+        inner = list(cast("dict[Any, Any]", value).values())
+    elif isinstance(value, list):
+        inner = cast("list[Any]", value)
+    else:
+        return 1
+    key = id(cast("Any", value))
+    if key not in known:
+        known[key] = 1 + sum(_count(child, known) for child in inner)
+    return known[key]
 
 
 def _not_json(value: Any, path: tuple[str | int, ...]) -> tuple[tuple[str | int, ...], str] | None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from a3r.core.errors import Conflict
 from a3r.core.types import CampaignState, ReviewMode, RunState
@@ -26,8 +26,8 @@ class StartRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    goal_text: str
-    goal_dir: str
+    goal_text: str = Field(max_length=2**20)
+    goal_dir: str = Field(max_length=4096)
     """Folder of goal.md: what it refers to is looked up there."""
     review: ReviewMode | None = None
     """None = as the goal says."""

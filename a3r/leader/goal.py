@@ -24,6 +24,9 @@ from a3r.leader.goal_sections import (
     Seeds,
 )
 
+LONGEST = 2**20
+"""Bytes of a goal's file."""
+
 
 class GoalSpec(Section):
     """A goal that the leader can pursue."""
@@ -50,7 +53,7 @@ class GoalSpec(Section):
     """Demands in words; the report says of each what became of it."""
     seeds: Seeds = Seeds()
     budget: Budget = Budget()
-    capacity: int = Field(default=2, ge=1)
+    capacity: int = Field(default=2, ge=1, le=10_000)
     """Attempts at once."""
     planner: Literal["sweep", "llm"] = "sweep"
     review: ReviewMode = ReviewMode.STAGE
@@ -64,6 +67,15 @@ class GoalSpec(Section):
     """Interpreter of the client's processes: a path, or a command's name; empty: the worker's own."""
     pilot: str = ""
     """How the settings were chosen; printed in the report."""
+
+    @field_validator("name", mode="after")
+    @classmethod
+    def _shows(cls, name: str) -> str:
+        # It stands in terminals, in reports and in commands.
+        if not name.strip() or not name.isprintable():
+            msg = "a name needs characters that show, on one line"
+            raise ValueError(msg)
+        return name
 
     @field_validator("evaluations", mode="before")
     @classmethod
@@ -153,11 +165,22 @@ def goal_text(path: Path) -> str:
     """The goal's text.
 
     Raises:
-        GoalError: no such file, no permission, or not UTF-8.
+        GoalError: no such file, no permission, too long, or not UTF-8.
     """
     file = goal_file(path)
     try:
-        return file.read_bytes().decode("utf-8")
+        if file.exists() and not file.is_file():
+            raise GoalError(
+                f"The goal {str(file)!r} is no file.", hint="Give the path of a goal.md."
+            )
+        with file.open("rb") as opened:
+            data = opened.read(LONGEST + 1)
+        if len(data) > LONGEST:
+            raise GoalError(
+                f"The goal {str(file)!r} is longer than {LONGEST} bytes.",
+                hint="Put what the client shall read into files, and name them under `reference`.",
+            )
+        return data.decode("utf-8")
     except OSError as error:
         raise GoalError(
             f"The goal {str(file)!r} can not be read: {error.strerror}.",

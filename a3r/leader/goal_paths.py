@@ -9,14 +9,20 @@ from pathlib import Path
 
 from a3r.leader.goal import GoalSpec
 from a3r.leader.goal_text import Mistake
-from a3r.leader.model_files import find_model
+from a3r.leader.model_files import BUILTIN, find_model
 from a3r.leader.tasks import TASKS
 
 ADDRESSES = ("https://", "http://")
+LONGEST_SHOWN = 80
+"""Characters of a name that can not be a path."""
 
 
 def path_mistakes(spec: GoalSpec, folder: Path) -> Iterator[Mistake]:
     """Everything that is pointed at and not there; relative paths start at ``folder``, the goal's."""
+    impossible = list(_impossible(spec, folder))
+    if impossible:
+        yield from impossible
+        return
     yield from _models(spec, folder)
     if spec.code and not resolved(spec.code, folder).is_dir():
         yield Mistake(
@@ -37,12 +43,36 @@ def resolved(name: str, folder: Path) -> Path:
     return (folder / Path(name).expanduser()).resolve()
 
 
-def _models(spec: GoalSpec, folder: Path) -> Iterator[Mistake]:
+def _impossible(spec: GoalSpec, folder: Path) -> Iterator[Mistake]:
+    """Names that no file system takes: a zero byte, too long, a link to itself, the home of nobody."""
+    named: list[tuple[tuple[str, ...], str]] = [
+        (("code",), spec.code),
+        *((("reference",), name) for name in spec.reference if not name.startswith(ADDRESSES)),
+        (("write_to",), spec.write_to),
+        (("python",), spec.python),
+        *((where, name) for where, name in _named_models(spec) if not name.startswith(BUILTIN)),
+    ]
+    for where, name in named:
+        try:
+            resolved(name, folder).stat()
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue  # told in its own words below
+        except (OSError, ValueError, RuntimeError) as error:
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            shown = name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…"
+            yield Mistake(where, f"{shown!r} (`{where[-1]}`) is no path: {why}")
+
+
+def _named_models(spec: GoalSpec) -> list[tuple[tuple[str, ...], str]]:
     named: list[tuple[tuple[str, ...], str]] = [(("model",), spec.model)]
     for name, factor in spec.factors.items():
         if spec.place_of(name) == "model":
             named += [(("factors", name), str(factor.value(level))) for level in factor.levels]
-    for where, model in named:
+    return named
+
+
+def _models(spec: GoalSpec, folder: Path) -> Iterator[Mistake]:
+    for where, model in _named_models(spec):
         try:
             find_model(model, folder)
         except ValueError as error:

@@ -9,6 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, m
 from a3r.core.types import Direction
 from a3r.leader.factors import Scalar
 
+MOST_LEVELS = 200
+"""Of one factor. Each is a cell of many runs, so more is a slip of the pen, and a range of millions would fill the memory."""
+LONGEST_WORD = 500
+"""Characters of a level that is a word; names are short, and what they stand for may be long."""
+
+MOST_SEEDS = 1000
+"""Of one cell in one stage."""
+
 
 class Section(BaseModel):
     """A frozen part of the goal; unknown keys are refused."""
@@ -71,6 +79,15 @@ class Factor(Section):
         if len(set(levels)) != len(levels):
             msg = "a level occurs twice"
             raise ValueError(msg)
+        if len(levels) > MOST_LEVELS:
+            msg = f"{len(levels)} levels are too many (at most {MOST_LEVELS})"
+            raise ValueError(msg)
+        if any(isinstance(x, str) and not (x.strip() and x.isprintable()) for x in levels):
+            msg = "a level that is a word needs characters that show, on one line"
+            raise ValueError(msg)
+        if any(isinstance(x, str) and len(x) > LONGEST_WORD for x in levels):
+            msg = f"a level is longer than {LONGEST_WORD} characters: give it a name, `levels: {{name: value}}`"
+            raise ValueError(msg)
         if all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in levels):
             return tuple(sorted(levels, key=lambda x: float(x)))
         return levels
@@ -106,6 +123,10 @@ class FactorRange(Section):
         if not 1 <= low < high:
             msg = "a range needs two whole numbers, the smaller (at least 1) first"
             raise ValueError(msg)
+        count = (high // low).bit_length() if self.scale == "log2" else (high - low) // self.step
+        if count > MOST_LEVELS:
+            msg = f"that range has more than {MOST_LEVELS} levels"
+            raise ValueError(msg)
         return self
 
     def levels(self) -> tuple[int, ...]:
@@ -139,7 +160,7 @@ class Criterion(Section):
 
     min_gain: float = Field(default=0.05, ge=0.0, lt=1.0)
     """Of the metric, final minus version 0."""
-    confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
+    confidence: float = Field(default=0.95, gt=0.5, le=0.99999)
     """Family-wise, over every confirmatory test of the campaign."""
     rivals: int = Field(default=4, ge=1, le=50)
     """best and comparison: levels that are repeated on fresh seeds besides the leader or the baseline, at most, a condition."""
@@ -148,11 +169,11 @@ class Criterion(Section):
 class Seeds(Section):
     """Replicates of a cell by stage."""
 
-    coarse: int = Field(default=2, ge=1)
-    refine: int = Field(default=2, ge=1)
-    replicate: int = Field(default=4, ge=2)
+    coarse: int = Field(default=2, ge=1, le=MOST_SEEDS)
+    refine: int = Field(default=2, ge=1, le=MOST_SEEDS)
+    replicate: int = Field(default=4, ge=2, le=MOST_SEEDS)
     """Fresh seeds, used by no earlier run of the cell."""
-    first: int = Field(default=1, ge=0)
+    first: int = Field(default=1, ge=0, lt=2**31)
 
     @property
     def first_fresh(self) -> int:
@@ -165,11 +186,12 @@ class Budget(Section):
 
     wall_clock_min: float | None = Field(default=None, gt=0)
     """Minutes of work, waiting for people left out."""
-    max_stages: int = Field(default=6, ge=1)
-    max_runs: int | None = Field(default=None, ge=1)
+    max_stages: int = Field(default=6, ge=1, le=1000)
+    max_runs: int | None = Field(default=None, ge=1, le=1_000_000)
     """Planned runs (blueprint x seed)."""
     gpu_hours: float | None = Field(default=None, gt=0)
-    """Hours that attempts held a GPU, times the GPUs of each; a run without a GPU costs nothing of it."""
+    """Hours that attempts held a GPU, times the GPUs of each; a run without a GPU costs nothing of it. When they are used, nothing
+    new begins and what is under way may end."""
     llm_usd: float | None = Field(default=None, gt=0)
     """The language model's calls, in USD, reserves of calls under way included."""
     llm_tokens: int | None = Field(default=None, gt=0)

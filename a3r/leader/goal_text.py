@@ -18,6 +18,8 @@ from a3r.core.errors import GoalError
 from a3r.leader.goal import GoalSpec
 
 FENCE = "---"
+LARGEST = 2**63
+"""Whole numbers from here on fit neither a database's column nor, far above it, a float."""
 SKELETON = """---
 name: my question
 question: {kind: minimum, factor: train_batch_size}
@@ -111,7 +113,24 @@ def _parse(text: str, first_line: int, path: Path) -> dict[str, Any]:
             f"The front matter of {str(path)!r} holds no keys.",
             hint=f"It needs, for example:\n{SKELETON}",
         )
+    largest = max(_whole_numbers(data), key=abs, default=0)
+    if abs(largest) >= LARGEST:
+        raise GoalError(
+            f"The front matter of {str(path)!r} holds a whole number of {largest.bit_length()} bits.",
+            hint=f"Numbers end below {LARGEST}.",
+        )
     return data
+
+
+def _whole_numbers(value: Any) -> Iterator[int]:
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, dict):
+        for part in cast("dict[str, Any]", value).values():
+            yield from _whole_numbers(part)
+    elif isinstance(value, list):
+        for part in cast("list[Any]", value):
+            yield from _whole_numbers(part)
 
 
 def validated(front: FrontMatter, path: Path) -> GoalSpec:

@@ -12,6 +12,8 @@ from a3r.leader.llm.tools import arguments_of, quoted
 PAGE = 16_000
 """Characters of one reading."""
 MAX_LISTED = 300
+MAX_READ = 8 * 2**20
+"""Bytes of a file that can be read at all; a data set may be larger than the memory."""
 TEXT = frozenset(
     {".py", ".md", ".txt", ".rst", ".json", ".jsonl", ".toml", ".yaml", ".yml", ".cfg", ".ini", ".sh", ".csv"}
 )  # fmt: skip
@@ -77,6 +79,7 @@ class Shelf:
         path = self.files().get(name)
         if path is None:
             return f"error: there is no file {name!r}; list_files names them"
-        text = path.read_bytes().decode("utf-8", "replace")
+        with path.open("rb") as file:
+            text = file.read(MAX_READ).decode("utf-8", "replace")
         start = max(0, offset) if isinstance(offset, int) else 0
         return quoted(f"{name}, {len(text)} characters, from {start}", text[start : start + PAGE])

@@ -25,6 +25,8 @@ SPREAD = frozenset({"factors", "settings", "budget", "criterion", "seeds", "metr
 """Sections whose parts need a source each."""
 LITERAL = frozenset({"model", "code", "reference", "write_to", "python"})
 """Keys whose words themselves must stand in the quote."""
+WALLS = ("client.sandbox.", "client.environment.")
+"""Where generated code runs and what it may reach: never from a text that somebody else may have written into."""
 METRIC = {"name": "held_out_reward", "direction": "maximize"}
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e-?\d+)?", re.IGNORECASE)
 _WORD = re.compile(r"[a-z]{3,}", re.IGNORECASE)
@@ -78,6 +80,8 @@ def _faults(reading: Reading, prose: str) -> Iterator[str]:
     owned = sorted(OWNED & set(reading.front_matter))
     if owned:
         yield f"leave out {', '.join(owned)}: code or a person fills that in"
+    for name in sorted(set(_walls(reading.front_matter))):
+        yield f"leave out {name!r}: only a person sets it, in the front matter"
     leaves = dict(_leaves(reading.front_matter))
     sources = {source.key: source for source in reading.sources}
     assumed = {a.key for a in reading.assumptions}
@@ -94,6 +98,20 @@ def _faults(reading: Reading, prose: str) -> Iterator[str]:
         words = [w.lower() for w in _WORD.findall(name)]
         if words and not any(w in prose.lower() for w in words):
             yield f"the goal does not speak of a factor {name!r}"
+
+
+def _walls(value: JsonValue | Mapping[str, JsonValue]) -> Iterator[str]:
+    """Names of settings that open or close walls, wherever they stand: as a key, or as a factor's path."""
+    if isinstance(value, str):
+        if value.startswith(WALLS):
+            yield value
+    elif isinstance(value, list):
+        for part in value:
+            yield from _walls(part)
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _walls(key)
+            yield from _walls(part)
 
 
 def _leaves(data: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue]]:

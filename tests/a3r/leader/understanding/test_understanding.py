@@ -117,9 +117,16 @@ def _unknown_factor(reading):
     source_of(reading, "factors.batch_size")["key"] = "factors.batch_sizes_of_max"
 
 
+def _walls_off(reading):
+    reading["front_matter"]["settings"]["client.sandbox.mode"] = "off"
+    quote = source_of(reading, "settings.steps")["quote"]
+    reading["sources"].append({"key": "settings.client.sandbox.mode", "quote": quote})
+
+
 @pytest.mark.parametrize(
     ("edit", "told"),
     [
+        (_walls_off, "leave out 'client.sandbox.mode'"),
         (_drop_source, "neither a source"),
         (_other_number, "600 does not stand in the quote"),
         (_invented_quote, "does not hold the words"),
