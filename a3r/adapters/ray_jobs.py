@@ -109,7 +109,7 @@ class RayJobs:
         if answer.status in (401, 403):
             raise PoolRefused(
                 f"Ray's job server refuses us ({answer.status})",
-                hint="give the cluster's token with --token-file",
+                hint="give the cluster's token: --token-file, e.g. ~/.ray/auth_token of its head node",
             )
         return answer.status, text if answer.status == 200 else text[-MOST_WORDS:]
 

@@ -135,7 +135,9 @@ class PoolBook(Book):
             record = fetch(session, PoolJobTable, job_id, "pool job")
             if record.state not in _LIVE:
                 return _job(record)
-            record.state = state.value
+            # The worker may have come since the caller looked at the job.
+            come = state in LIVE_JOBS and record.worker_id is not None
+            record.state = PoolJobState.WORKING.value if come else state.value
             record.detail = detail or record.detail
             record.external_id = record.external_id if external_id is None else external_id
             if state not in LIVE_JOBS:

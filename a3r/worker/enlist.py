@@ -134,13 +134,12 @@ def start_guard(home: Path) -> int:
     os.set_inheritable(its, True)
     log = (home / "guard.log").open("ab")
     with log:
-        subprocess.Popen(
+        subprocess.run(
             [sys.executable, "-m", "a3r.worker.pool_guard", str(home)],
             stdin=ours,
             stdout=log,
             stderr=log,
-            start_new_session=True,
-            close_fds=True,
+            check=True,  # it goes on in the background
         )
     os.close(ours)
     return its

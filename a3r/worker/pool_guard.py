@@ -6,7 +6,9 @@ Waits for the worker's end on a pipe that only the worker holds open: however it
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -20,6 +22,12 @@ GRACE_S = 5.0
 
 def main() -> None:
     """Wait for the end of standard input, then clear up the workspace that is named."""
+    # No child of the worker: engines signal and kill a job's descendants (Ray does).
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     sys.stdin.buffer.read()
     clear_up(Path(sys.argv[1]))
