@@ -186,8 +186,9 @@ def check(
         from a3r.hub.client import segment
 
         with hub() as client:
-            body = client.get(f"hosts/{segment(name)}")
-        found = Checking(body, known_hosts(workspace()), say).run(episode=episode)
+            path = f"hosts/{segment(name)}"
+            known = known_hosts(workspace())
+            found = Checking(lambda: client.get(path), known, say).run(episode=episode)
         failed = [c for c in found if c.state == "failed"]
         document: Json = {"host": name, "ok": not failed, "checks": [c.as_json() for c in found]}
         lines: list[str] = []

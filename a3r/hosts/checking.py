@@ -46,9 +46,10 @@ class HostCheck:
 class Checking:
     """The checks of one host, in the order in which one rests on another."""
 
-    def __init__(self, host: Json, known_hosts: Path, say: Say) -> None:
-        """``host``: as the hub shows it."""
-        self._host, self._say = host, say
+    def __init__(self, look: Callable[[], Json], known_hosts: Path, say: Say) -> None:
+        """``look``: the host as the hub shows it now."""
+        self._look, self._say = look, say
+        self._host = host = look()
         self._options = HostOptions.model_validate(host["options"])
         self._known_hosts = known_hosts
         self._seen: Json = {}
@@ -78,6 +79,7 @@ class Checking:
             else:
                 self._say(f"{self._host['name']}: {name}")
                 found.append(self._guarded(name, look))
+        self._host = self._look()  # it may have come back while the others were looked at
         return [*found, self._link(), self._worker()]
 
     def _guarded(self, name: str, look: Callable[[], HostCheck]) -> HostCheck:

@@ -19,6 +19,8 @@ Say = Callable[[str], None]
 
 LOOK_S = 0.5
 STOP_S = 150.0
+DELETE_S = 900.0
+"""More for an environment of some GB and the folders of attempts."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,11 @@ class Leaving:
 
     def _stop(self, body: Json, *, attempts: bool) -> Json:
         options = HostOptions.model_validate(body["options"])
+        if self.delete:
+            self.say(f"deleting {options.folder} there; an environment of some GB takes a while")
         ssh = options.ssh(body["address"], self.known_hosts)
         spec: Json = {"folder": options.folder, "attempts": attempts, "delete": self.delete}
-        return ask(ssh, "stop", spec, timeout_s=STOP_S)
+        return ask(ssh, "stop", spec, timeout_s=STOP_S + (DELETE_S if self.delete else 0.0))
 
     def _files(self, body: Json, stopped: Json) -> list[str]:
         if stopped.get("deleted"):
