@@ -69,6 +69,8 @@ class ClaimRequest(Message):
     """Indices of GPUs that were just measured free and that no attempt of this worker holds."""
     co_tenants: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
     """Foreign processes on this host that use its GPUs (``gpu``, ``pid``, ``name``, ``memory_mb``); recorded with the run."""
+    held: list[str] | None = None
+    """Attempts that the worker has. One that it was given and that is not among them is given again: the answer was lost."""
 
 
 class AttemptSpec(Message):

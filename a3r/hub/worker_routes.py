@@ -42,7 +42,7 @@ from a3r.hub.refusals import RequestInvalid
 from a3r.hub.state import Hub
 from a3r.hub.tokens import Role
 from a3r.store.attempts import REPORTABLE
-from a3r.store.rows import AttemptRow
+from a3r.store.rows import AttemptRow, BlueprintRow
 
 AttemptId = Annotated[str, PathParam(min_length=1, max_length=200)]
 Sha256 = Annotated[str, PathParam(pattern="^[0-9a-f]{64}$")]
@@ -102,6 +102,10 @@ def _add_claim(router: APIRouter, hub: Hub) -> None:
         hub.hear(request.worker_id)
         if request.free_slots <= 0:
             return ClaimReply()
+        if request.held is not None:
+            again = await asyncio.to_thread(_undelivered, hub, request)
+            if again is not None:
+                return ClaimReply(attempt=await asyncio.to_thread(spec_of, hub, again))
         gpus, others = tuple(request.free_gpus), tuple(request.co_tenants)
         offer = Offer(request.free_slots, gpus, others)
 
@@ -227,9 +231,31 @@ def spec_of(hub: Hub, attempt: AttemptRow) -> AttemptSpec:
         client_artifact=revised.artifact_sha if revised else row.artifact_sha,
         client_tree_hash=revised.tree_hash if revised else "",
         revision=number,
-        artifacts={"evaluator": sealed} if sealed else {},
+        artifacts={
+            **({"evaluator": sealed} if sealed else {}),
+            **_further_code(hub, row),
+        },
         gpus=list(attempt.placement.get("gpus", [])),
     )
+
+
+def _undelivered(hub: Hub, request: ClaimRequest) -> AttemptRow | None:
+    """An attempt that the worker was given and never got: it, or the link, died over the answer. A worker claims one at a time."""
+    held, settings = request.held or [], hub.settings
+    return hub.store.lease_again(request.worker_id, held, hub.clock.time(), settings.lease_s)
+
+
+def _further_code(hub: Hub, row: BlueprintRow) -> dict[str, str]:
+    """Artifacts of clients whose code is not the first one's: each is the first client's of some blueprint of the campaign."""
+    first, *others = row.blueprint.clients
+    wanted = {c.name: c.tree_hash for c in others if c.tree_hash != first.tree_hash}
+    if not wanted:
+        return {}
+    known = {
+        b.blueprint.clients[0].tree_hash: b.artifact_sha
+        for b in hub.store.blueprints(row.campaign_id)
+    }
+    return {f"client:{name}": known[tree] for name, tree in wanted.items() if tree in known}
 
 
 def _may_claim(hub: Hub) -> bool:

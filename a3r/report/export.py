@@ -225,7 +225,7 @@ def _blueprints(store: Store, campaign_id: str) -> tuple[BlueprintRecord, ...]:
             if b.id in revised
             else b.cell_hash,
             review=b.review.value,
-            document=b.blueprint.model_dump(mode="json"),
+            document=b.document,
         )
         for b in store.blueprints(campaign_id)
     )

@@ -101,7 +101,8 @@ def to_row(session: Session, record: BlueprintTable) -> BlueprintRow:
     """Detach, with the standing verdict on the current content."""
     body = record.model_dump(exclude={"position", "body"})
     verdict = standing_verdict(session, record)
-    return BlueprintRow.model_validate({**body, "blueprint": record.body, "review": verdict})
+    found = {"blueprint": record.body, "document": record.body, "review": verdict}
+    return BlueprintRow.model_validate({**body, **found})
 
 
 def _keep_version(session: Session, record: BlueprintTable, at: float) -> None:

@@ -26,7 +26,6 @@ from a3r.core.types import (
     WorkerState,
 )
 
-
 REUSED = "reused_from"
 """Key in an attempt's summary: ``<campaign>/<run>`` whose evidence was copied; such an attempt never ran."""
 
@@ -85,6 +84,8 @@ class BlueprintRow(Row):
     version: int
     """1 for the first; each edit adds one."""
     blueprint: Blueprint
+    document: dict[str, Any] = Field(exclude=True, repr=False)
+    """The blueprint as it was hashed; a later a3r reads more fields into ``blueprint`` than there were."""
     content_hash: str
     cell_hash: str
     artifact_sha: str

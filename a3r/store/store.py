@@ -21,6 +21,7 @@ from a3r.store.finishing import FinishBook
 from a3r.store.history import HistoryBook
 from a3r.store.hosts import HostBook
 from a3r.store.jobs import JobBook
+from a3r.store.leases import LeaseBook
 from a3r.store.llm_calls import LlmCallBook
 from a3r.store.pools import PoolBook
 from a3r.store.readings import ReadingBook
@@ -51,6 +52,7 @@ class Store(
     WorkerBook,
     WorkerTokenBook,
     HostBook,
+    LeaseBook,
     CommandBook,
     PoolBook,
     WaitingBook,

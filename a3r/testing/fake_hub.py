@@ -107,6 +107,8 @@ class FakeHub:
         with self._here():
             self.claims.append(request)
             for attempt in self.attempts.values():
+                if _unheard(attempt, request):
+                    return attempt.spec
                 if attempt.state is AttemptState.QUEUED:
                     attempt.state, attempt.worker_id = AttemptState.LEASED, request.worker_id
                     token = {"fencing_token": next(self._fencing)}
@@ -198,3 +200,10 @@ class FakeHub:
     @staticmethod
     def _stop(report: AttemptReport, reason: str) -> Command:
         return Command(kind="stop_attempt", attempt_id=report.attempt_id, reason=reason)
+
+
+def _unheard(attempt: FakeAttempt, request: ClaimRequest) -> bool:
+    """Whether the worker was given the attempt and never got it."""
+    mine = attempt.worker_id == request.worker_id and not attempt.reports
+    leased = mine and attempt.state is AttemptState.LEASED
+    return leased and request.held is not None and attempt.spec.attempt_id not in request.held

@@ -246,6 +246,7 @@ class Worker:
                 wait_s=CLAIM_WAIT_S,
                 free_gpus=gpus,
                 co_tenants=others,
+                held=self.attempts(),
             )
         )
         if spec is not None:

@@ -78,6 +78,52 @@ async def test_nothing_is_leased_to_a_caller_who_has_left(study: Any) -> None:
     assert await study.hub.poll(look, 5, _no_caller_left) is not None
 
 
+async def test_an_attempt_whose_claim_was_never_answered_is_given_again(study: Any) -> None:
+    lost = await study.claimed()
+    study.queue(1)
+    asked = {"worker_id": "w1", "free_slots": 1, "wait_s": 0}
+    study.clock.now += 4
+    again = (await study.worker("claim", {**asked, "held": []})).json()["attempt"]
+    assert (again["attempt_id"], again["fencing_token"]) == (lost.attempt_id, lost.fencing_token)
+    row = study.store.attempt(lost.attempt_id)
+    assert (row.state, row.lease_expires_at) == (AttemptState.LEASED, study.clock.now + 10)
+    kinds = [e.kind for e in study.store.events(study.campaign_id)]
+    assert kinds.count("attempt_leased_again") == 1
+
+
+async def test_an_attempt_is_given_again_to_nobody_else_and_never_once_it_was_spoken_of(
+    study: Any,
+) -> None:
+    lost = await study.claimed()
+    study.queue(1)
+    other = await study.worker(
+        "claim", {"worker_id": "w2", "free_slots": 1, "wait_s": 0, "held": []}
+    )
+    assert other.json()["attempt"]["attempt_id"] != lost.attempt_id
+    asked = {"worker_id": "w1", "free_slots": 1, "wait_s": 0}
+    for held in (None, [lost.attempt_id]):  # an older worker; one that has it
+        assert (await study.worker("claim", {**asked, "held": held})).json() == {"attempt": None}
+    study.clock.now += 1
+    report = {
+        "attempt_id": lost.attempt_id,
+        "fencing_token": lost.fencing_token,
+        "state": "preparing",
+    }
+    await study.worker("heartbeat", {"worker_id": "w1", "attempts": [report]})
+    assert (await study.worker("claim", {**asked, "held": []})).json() == {"attempt": None}
+
+
+async def test_one_that_fell_silent_before_it_was_heard_of_is_given_again_too(study: Any) -> None:
+    lost = await study.claimed()
+    study.clock.now += 11
+    study.store.expire_leases(study.clock.now, 0.0)
+    assert study.store.attempt(lost.attempt_id).state is AttemptState.UNREACHABLE
+    asked = {"worker_id": "w1", "free_slots": 1, "wait_s": 0, "held": []}
+    again = (await study.worker("claim", asked)).json()["attempt"]
+    assert again["attempt_id"] == lost.attempt_id
+    assert study.store.attempt(lost.attempt_id).state is AttemptState.LEASED
+
+
 async def test_looking_for_work_in_vain_writes_nothing(study: Any) -> None:
     before = study.store.changed.count
     await study.worker("claim", {"worker_id": "w1", "free_slots": 1, "wait_s": 0.3})
