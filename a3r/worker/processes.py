@@ -162,10 +162,23 @@ class Process:
             supervisor.claim(self.folder)  # not started yet: now it never will
 
     def sweep(self, grace_s: float = 5.0) -> int:
-        """End what a dead supervisor left behind; returns how many processes there were."""
+        """End what a dead supervisor left behind; returns how many processes there were.
+
+        Found by their environment, and by the last record of who descended from the child, each checked by its start time.
+        """
         spec = self.spec()
-        marks = {supervisor.NONCE: spec.get("nonce", ""), supervisor.PROCESS: self.name}
-        return sweep(marks, grace_s) if spec.get("nonce") else 0
+        if not spec.get("nonce"):
+            return 0
+        marks = {supervisor.NONCE: spec["nonce"], supervisor.PROCESS: self.name}
+        return supervisor.end_all(lambda: supervisor.owned(marks) | self._family(), grace_s)
+
+    def _family(self) -> dict[int, int]:
+        beat = read_json(self.folder / "heartbeat.json") or {}
+        known = {int(pid): int(started) for pid, started in beat.get("family", {}).items()}
+        alive = {pid: s for pid, s in known.items() if supervisor.start_time(pid) == s}
+        for pid in list(alive):
+            alive |= supervisor.descendants(pid)
+        return alive
 
 
 def sweep(marks: dict[str, str], grace_s: float = 5.0) -> int:

@@ -5,7 +5,7 @@ an experiment's environment can break it. It knows nothing of attempts, hubs or 
 
 - ``claim``           made with O_EXCL; whoever makes it first owns this start (a second supervisor leaves at once)
 - ``start.json``      pid and start time (from /proc) of the supervisor and of the child, where its output begins in the log
-- ``heartbeat.json``  each second
+- ``heartbeat.json``  each second; with everybody who descends from the child, so that they are found when the supervisor is gone
 - ``exit.json``       code or signal, who asked, CPU and wall seconds. No exit record = the supervisor died: exit unknown.
 """
 
@@ -20,6 +20,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +112,27 @@ def _below(pid: int, ancestor: int) -> bool:
     return pid == ancestor
 
 
+def descendants(pid: int) -> dict[int, int]:
+    """Processes (pid -> start time) below ``pid``; those whose parent is gone are missing unless somebody adopted them."""
+    found: dict[int, int] = {}
+    todo = [pid]
+    while todo:
+        for child in _children(todo.pop()):
+            started = start_time(child)
+            if started is not None and child not in found:
+                found[child] = started
+                todo.append(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for tasks in (PROC / str(pid) / "task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it ends while we look
+            found += [int(text) for text in tasks.read_bytes().split()]
+    return found
+
+
 def end_all(
     find: Callable[[], dict[int, int]], grace_s: float, reap: Callable[[], None] = lambda: None
 ) -> int:
@@ -145,7 +167,7 @@ def oom_kills() -> int:
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write atomically and durably: a reader sees the whole record or none."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     with draft.open("w", encoding="utf-8") as file:
         json.dump(value, file)
         file.flush()
@@ -342,7 +364,14 @@ class Supervisor:
                     self._child.returncode = os.waitstatus_to_exitcode(status)
 
     def _heartbeat(self, child_pid: int) -> None:
-        beat = {"at": time.time(), "child_pid": child_pid, "log_lost_bytes": self.log.lost}
+        # As their subreaper it has everybody below it, whatever they did to their session, parent and environment.
+        family = {str(pid): started for pid, started in descendants(os.getpid()).items()}
+        beat = {
+            "at": time.time(),
+            "child_pid": child_pid,
+            "log_lost_bytes": self.log.lost,
+            "family": family,
+        }
         with contextlib.suppress(OSError):
             write_json(self.records / "heartbeat.json", beat)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import threading
 from collections.abc import Callable
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -43,7 +44,7 @@ class Sent(BaseModel):
 
 
 class AttemptUplink:
-    """The evidence of one attempt. One thread at a time."""
+    """The evidence of one attempt. One thread at a time; ``refuse`` may come from another."""
 
     def __init__(self, folder: AttemptFolder, hub: Hub, on_refused: Callable[[str], None]) -> None:
         """``on_refused`` is told once, with the reason, when the hub does not want the attempt any more."""
@@ -51,6 +52,7 @@ class AttemptUplink:
         spec = folder.spec()
         self._id, self._fencing = spec.attempt_id, spec.fencing_token
         self._file = folder.path / "uplink.json"
+        self._saving = threading.Lock()
         self.sent = (
             Sent.model_validate_json(self._file.read_bytes()) if self._file.exists() else Sent()
         )
@@ -83,12 +85,17 @@ class AttemptUplink:
             self._refused(error)
         finally:
             if self.sent != before:
-                write_json(self._file, self.sent.model_dump(mode="json"))
+                self._save()
 
     def refuse(self, reason: str) -> None:
         """Send nothing more: the hub said by command that it does not want it."""
         if not self.over:
             self.sent.refused = reason
+            self._save()
+
+    def _save(self) -> None:
+        # The thread that sends and the one that hears the hub's commands may both have news.
+        with self._saving:
             write_json(self._file, self.sent.model_dump(mode="json"))
 
     def _refused(self, error: A3RError) -> None:

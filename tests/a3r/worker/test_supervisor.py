@@ -9,7 +9,7 @@ import pytest
 
 from a3r.testing.waiting import retry_until as until
 from a3r.worker import supervisor
-from a3r.worker.processes import ProcessState, supervisor_argv
+from a3r.worker.processes import ProcessState, read_json, supervisor_argv
 
 FOREVER = "import time\nwhile True: time.sleep(0.05)"
 DEAF = "import signal, time\nsignal.signal(15, signal.SIG_IGN); print('deaf', flush=True)\nwhile True: time.sleep(0.05)"
@@ -132,6 +132,33 @@ def test_a_killed_supervisor_leaves_an_unknown_exit_and_its_child_can_be_swept(b
     assert alive(start["child"]["pid"])
     assert process.sweep(0.3) == 1
     assert not alive(start["child"]["pid"])
+
+
+def test_a_killed_supervisor_is_survived_by_nobody_whom_it_had_seen(bench):
+    process = bench.start(
+        "import os, subprocess, sys, time\n"
+        f"code = {DEAF!r}\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    b = subprocess.Popen([sys.executable, '-c', code], start_new_session=True, env={})\n"
+        "    print('pid', b.pid, flush=True); os._exit(0)\n"
+        "os.wait(); time.sleep(600)"
+    )
+    start = bench.child(process)
+    until(lambda: b"pid" in bench.log().read_bytes())
+    words = next(x for x in bench.log().read_text().splitlines() if x.startswith("pid"))
+    escaped = int(words.split()[1])
+
+    def seen():
+        return str(escaped) in (read_json(process.folder / "heartbeat.json") or {}).get(
+            "family", {}
+        )
+
+    until(seen, what="the record of the descendant")
+    os.kill(start["supervisor"]["pid"], signal.SIGKILL)
+    until(lambda: process.state() is ProcessState.UNKNOWN)
+    assert process.sweep(0.3) == 2
+    assert not alive(escaped)
 
 
 def test_a_second_supervisor_of_the_same_start_leaves_at_once(bench):
