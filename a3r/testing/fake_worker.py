@@ -98,7 +98,7 @@ class FakeWorker:
         blueprint = row.blueprint
         train = blueprint.servers[0].train
         last, batch = train.stop_at_step, train.batch
-        steps = [_step(k, batch.tasks, batch.repeat) for k in range(1, last + 1)]
+        steps = [synthetic_step(k, batch.tasks, batch.repeat) for k in range(1, last + 1)]
         self.store.add_steps(attempt.id, attempt.fencing_token, steps)
         items = blueprint.evaluator.items
         start = round(START_SHARE * items)
@@ -115,7 +115,7 @@ class FakeWorker:
                 item_set_hash=blueprint.evaluator.item_set_hash,
                 evaluator_hash=blueprint.evaluator.source_hash,
                 fingerprint=blueprint.servers[0].model_fingerprint if step == 0 else f"v{step}",
-                items=[_item(n, float(n < good), step) for n in range(items)],
+                items=[synthetic_item(n, float(n < good), step) for n in range(items)],
             )
             self.store.add_eval_round(attempt.id, attempt.fencing_token, found)
 
@@ -125,7 +125,8 @@ def _between(blueprint: Blueprint) -> list[str]:
     return [r for r in blueprint.evaluator.rounds if r.startswith("step-")]
 
 
-def _item(number: int, reward: float, version: int) -> EvalItem:
+def synthetic_item(number: int, reward: float, version: int) -> EvalItem:
+    """An item that was answered in three calls by ``version``."""
     return EvalItem(
         item_id=f"held-out-0-{number}",
         reward=reward,
@@ -135,7 +136,7 @@ def _item(number: int, reward: float, version: int) -> EvalItem:
     )
 
 
-def _step(number: int, groups: int, repeat: int) -> dict[str, Any]:
+def synthetic_step(number: int, groups: int, repeat: int) -> dict[str, Any]:
     """A step that consumed the batch that its blueprint plans: the referee looks."""
     required = (n for n, f in StepMetrics.model_fields.items() if f.is_required())
     body: dict[str, Any] = dict.fromkeys(required)
