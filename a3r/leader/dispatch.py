@@ -25,6 +25,7 @@ from a3r.store.rows import AttemptRow, BlueprintRow, RunRow, StageRow
 AHEAD = 2
 """Attempts queued or under way at once, as a multiple of the capacity: a worker that gets free never waits for a tick."""
 WALL_CLOCK = "the wall clock budget was used up"
+GPU_HOURS = "the budget of GPU hours was used up"
 
 
 def run_stage(tick: Tick, stage: StageRow) -> bool:
@@ -33,8 +34,9 @@ def run_stage(tick: Tick, stage: StageRow) -> bool:
     changed = _make_runs(tick, blueprints)
     runs = _runs_of(tick, blueprints)
     changed |= take_over(tick, stage, runs)
-    if tick.wall_clock_is_up():
-        changed |= _cancel_waiting(tick, runs)
+    used_up = _used_up(tick)
+    if used_up:
+        changed |= _cancel_waiting(tick, runs, used_up)
     else:
         changed |= _settle_and_queue(tick, blueprints, runs)
     changed |= _show_state(tick, blueprints, runs)
@@ -162,24 +164,31 @@ def _note_retry(tick: Tick, blueprint: BlueprintRow, attempts: list[AttemptRow])
     )
 
 
-def _cancel_waiting(tick: Tick, runs: list[RunRow]) -> bool:
-    """The budget is used: nothing new begins; what is under way may end, what waits for a person is asked to."""
-    asked = _stop_blocked(tick)
+def _used_up(tick: Tick) -> str:
+    """Which budget of the runs is gone, in words; empty while none is."""
+    if tick.wall_clock_is_up():
+        return WALL_CLOCK
+    return GPU_HOURS if tick.gpu_hours_are_up() else ""
+
+
+def _cancel_waiting(tick: Tick, runs: list[RunRow], used_up: str) -> bool:
+    """A budget is used: nothing new begins; what is under way may end, what waits for a person is asked to."""
+    asked = _stop_blocked(tick, used_up)
     idle = _waiting_ids(tick)
     waiting = [r for r in runs if r.id in idle and r.state not in TERMINAL_RUNS]
     for run in waiting:
         attempts = tick.store.attempts_of_run(run.id)
         tried = bool(attempts) and attempts[-1].state in TERMINAL_ATTEMPTS
-        reason = f"{WALL_CLOCK}, after: {reason_of(attempts, 0)}" if tried else WALL_CLOCK
+        reason = f"{used_up}, after: {reason_of(attempts, 0)}" if tried else used_up
         _end(tick, run, RunState.CANCELLED, reason)
     return bool(waiting) or asked
 
 
-def _stop_blocked(tick: Tick) -> bool:
+def _stop_blocked(tick: Tick, used_up: str) -> bool:
     blocked = tick.store.pending_work(tick.id).attempts_by_state.get(AttemptState.BLOCKED, [])
     found = [a for a in blocked if a.stop_reason is None]
     for attempt in found:
-        tick.store.request_attempt_stop(attempt.id, WALL_CLOCK, tick.now)
+        tick.store.request_attempt_stop(attempt.id, used_up, tick.now)
     return bool(found)
 
 

@@ -15,6 +15,8 @@ def plan_next(tick: Tick) -> bool:
     """Plan the next stage or conclude. Repeats to the same rows: the planner is a pure function of what is recorded."""
     if tick.wall_clock_is_up():
         return end_with(tick, "wall_clock")
+    if tick.gpu_hours_are_up():
+        return end_with(tick, "gpu_hours")
     if not tick.store.stages(tick.id):
         look_up(tick)
     outcome = tick.planner.next(tick.goal, tick.records())

@@ -13,6 +13,7 @@ from a3r.core.workspace import Workspace
 from a3r.leader.goal import GoalSpec
 from a3r.leader.job_words import job_failed
 from a3r.leader.plan import Planner
+from a3r.leader.spending import gpu_hours_held
 from a3r.leader.worked import events_of, minutes_are_up, worked_s
 from a3r.report.export import records_from_store
 from a3r.report.records import Records
@@ -103,6 +104,11 @@ class Tick:
         """Whether the budget's minutes of work are used; time in which the campaign waited for a person does not count."""
         minutes = self.goal.budget.wall_clock_min
         return minutes_are_up(self.store, self.campaign, minutes, self.now)
+
+    def gpu_hours_are_up(self) -> bool:
+        """Whether attempts, those under way included, have held GPUs for as long as the budget allows."""
+        hours = self.goal.budget.gpu_hours
+        return hours is not None and gpu_hours_held(self.store.attempts(self.id), self.now) >= hours
 
     def worked_s(self) -> float:
         """Seconds in which the campaign did not wait for a person."""

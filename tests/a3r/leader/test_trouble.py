@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from a3r.core.errors import Conflict
+from a3r.core.placement import Offer
 from a3r.core.types import AttemptState, CampaignState
 from a3r.report.files import read_records
 from a3r.report.render import claims_of
@@ -124,6 +125,29 @@ def test_the_wall_clock_budget_ends_an_attempt_that_waits_for_a_person(rig):
     rig.worker.obey(asked)
     rig.until_quiet()
     assert rig.row(campaign).state is CampaignState.DONE
+
+
+def test_used_up_gpu_hours_let_nothing_new_begin(rig):
+    rig.goal_text = rig.goal_text.replace("wall_clock_min: 20", "gpu_hours: 4").replace(
+        "settings:\n", "settings:\n  gpus: 2\n"
+    )
+    campaign = rig.start()
+    rig.tick()
+    offer = Offer(slots=1, gpus=(0, 1))
+    held = rig.store.claim_attempt("w", rig.clock.time(), 15.0, offer)
+    assert held.placement["gpus"]
+    rig.clock.at += 1.9 * 3600
+    rig.tick()
+    assert [r.state.value for r in rig.store.runs(campaign)].count("cancelled") == 0
+    rig.clock.at += 0.2 * 3600
+    rig.until_quiet()
+    cancelled = [r for r in rig.store.runs(campaign) if r.state.value == "cancelled"]
+    assert len(cancelled) == 3
+    assert {r.reason for r in cancelled} == {"the budget of GPU hours was used up"}
+    rig.worker.finish(rig.store.attempt(held.id))
+    rig.until_quiet()
+    assert rig.row(campaign).state is CampaignState.DONE
+    assert rig.store.decisions(campaign)[-1].what == "conclude: gpu_hours"
 
 
 def test_a_campaign_that_others_write_to_all_the_time_is_not_blocked_for_it(rig):
