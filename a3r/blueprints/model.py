@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from a3r.core.hashing import canonical_json, content_hash
 from a3r.core.types import Direction
 from swarm.protocol.config import TrainConfig
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
+"""Of a server or client: part of the names of files, logs and windows."""
 
 
 class Section(BaseModel):
@@ -65,19 +68,21 @@ class StopRule(Section):
 class ServerSpec(Section):
     """One swarm server of the experiment."""
 
-    name: str = "policy"
+    name: Name = "policy"
     train: TrainConfig
     """The swarm's own schema; ``seed`` and ``run_name`` are overwritten by the run's."""
     gpus: int = Field(default=0, ge=0)
     model_fingerprint: str = ""
     """sha256 (16 hex) of the base weights, filled in when the blueprint is made."""
     environment: EnvironmentSpec = EnvironmentSpec()
+    trains: bool = True
+    """False: it only answers (a judge, an opponent); no client may train it, and nobody waits for its steps. Not for the first."""
 
 
 class ClientSpec(Section):
     """One swarm client of the experiment."""
 
-    name: str = "client"
+    name: Name = "client"
     template: str
     """Name of the template that it was generated from."""
     tree_hash: str
@@ -86,7 +91,10 @@ class ClientSpec(Section):
     arguments: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Passed to the client as JSON."""
     server: str = "policy"
+    """Name of the server that it is for; it is told of all of them."""
     on_failure: Literal["restart", "ignore", "fail"] = "restart"
+    trainer_log: Literal["", "verl", "trl", "lightning"] = ""
+    """The trainer whose log lines its output holds: their steps are read from there and kept with the attempt."""
     environment: EnvironmentSpec = EnvironmentSpec()
     sandbox: SandboxSpec = SandboxSpec()
 
@@ -168,12 +176,36 @@ class Blueprint(Section):
             raise ValueError(msg) from err
         return self
 
+    @model_validator(mode="after")
+    def _names_tell_apart(self) -> Blueprint:
+        """Refuse servers or clients of one name, and a client of a server that there is not."""
+        for what, names in (
+            ("servers", [s.name for s in self.servers]),
+            ("clients", [c.name for c in self.clients]),
+        ):
+            if len(set(names)) != len(names):
+                msg = f"{what} have names of their own, not {names}"
+                raise ValueError(msg)
+        if self.servers and not self.servers[0].trains:
+            raise ValueError("the first server is the one that is trained and evaluated")
+        known = {s.name for s in self.servers}
+        lost = [c.name for c in self.clients if c.server not in known]
+        if len(self.servers) > 1 and lost:
+            msg = f"the client {lost[0]!r} names none of the servers {sorted(known)}"
+            raise ValueError(msg)
+        return self
+
     def with_client(self, tree_hash: str) -> Blueprint:
-        """The same experiment with another first client, as after a repair. What was approved is this object, not that one."""
-        first, *others = self.clients
-        return self.model_copy(
-            update={"clients": (first.model_copy(update={"tree_hash": tree_hash}), *others)}
-        )
+        """The same experiment with other code of the first client, as after a repair. What was approved is this object, not that one.
+
+        Further clients that are entries of the same folder change with it.
+        """
+        old = self.clients[0].tree_hash
+        clients = [
+            c.model_copy(update={"tree_hash": tree_hash}) if c.tree_hash == old else c
+            for c in self.clients
+        ]
+        return self.model_copy(update={"clients": tuple(clients)})
 
     def content_hash(self) -> str:
         """Hash of everything: what an approval binds to."""
@@ -192,7 +224,7 @@ class Blueprint(Section):
                     k: v for k, v in server["train"].items() if k not in ("seed", "run_name")
                 },
             }
-            for server in body["servers"]
+            for server in map(_without_defaults, body["servers"])
         ]
         clients = [
             {k: c[k] for k in ("tree_hash", "entry", "arguments", "server", "environment")}
@@ -209,3 +241,8 @@ class Blueprint(Section):
                 "external_models": body["external_models"],
             }
         )
+
+
+def _without_defaults(server: dict[str, Any]) -> dict[str, Any]:
+    """A server without what a later version of this file added and it does not use: old replicates stay replicates."""
+    return {k: v for k, v in server.items() if not (k == "trains" and v)}

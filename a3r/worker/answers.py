@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from a3r.core.errors import A3RError
 from a3r.core.wire import Command, CommandAnswer
 from a3r.worker.folder import AttemptFolder
+from a3r.worker.members import Member
 from a3r.worker.prepare import admin_token
 from a3r.worker.processes import read_json
 from swarm.client import SwarmClient
@@ -26,7 +27,7 @@ class LogRange(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9._-]{0,99}$")
+    name: str = Field(pattern=r"^[a-z][A-Za-z0-9._-]{0,99}$")
     offset: int = 0
     """Negative: from the end."""
     limit: int = Field(default=65_536, ge=1, le=MOST_BYTES)
@@ -65,10 +66,20 @@ def _log(folder: AttemptFolder, args: dict[str, Any]) -> dict[str, Any]:
 
 
 def _trace(folder: AttemptFolder, args: dict[str, Any]) -> dict[str, Any]:
+    """Of the server that has the episode; a swarm's episodes have ids of their own."""
     asked = TraceOf.model_validate(args)
-    ready = read_json(folder.path / "ready.json")
-    if ready is None:
-        raise FileNotFoundError("the attempt's server does not run; its journal is in the folder")
-    url, token = str(ready["url"]), admin_token(folder)
-    with SwarmClient(url, token, timeout_s=TRACE_DEADLINE_S) as client:
-        return {"trace": client.trace(asked.episode_id).model_dump(mode="json")}
+    error: Exception = FileNotFoundError(
+        "the attempt's server does not run; its journal is in the folder"
+    )
+    for path in sorted(folder.path.glob("ready*.json")):
+        member = Member(folder, path.stem.removeprefix("ready").removeprefix("-"))
+        ready = read_json(member.ready_file)
+        if ready is None:
+            continue
+        url, token = str(ready["url"]), admin_token(member)
+        with SwarmClient(url, token, timeout_s=TRACE_DEADLINE_S) as client:
+            try:
+                return {"trace": client.trace(asked.episode_id).model_dump(mode="json")}
+            except SwarmError as refused:
+                error = refused
+    raise error

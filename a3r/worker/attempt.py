@@ -14,17 +14,17 @@ from a3r.core.errors import A3RError, BlueprintError, HubUnreachable
 from a3r.core.ports import Clock
 from a3r.core.types import AttemptState, FailureClass
 from a3r.core.wire import AttemptReport
-from a3r.worker.collect import check_proof, finish_report, proof
+from a3r.worker.collect import ServerEnd, check_other, check_proof, finish_report, proof
 from a3r.worker.containers import reap
 from a3r.worker.deadlines import overdue
 from a3r.worker.environments import specs_of
 from a3r.worker.events import EventLog
 from a3r.worker.failures import classify
 from a3r.worker.folder import AttemptFolder
-from a3r.worker.keeper import ALIVE, Keeper
+from a3r.worker.keeper import WORKING, Keeper
 from a3r.worker.logs import keep_tail
 from a3r.worker.prepare import gated_step, prepare
-from a3r.worker.processes import ExitRecord, Launcher, read_json, sweep
+from a3r.worker.processes import ExitRecord, Launcher, ProcessState, read_json, sweep
 from a3r.worker.repair import AttemptOver, Repair
 from a3r.worker.roles import Starter
 from a3r.worker.supervisor import NONCE, write_json
@@ -33,10 +33,6 @@ from swarm.protocol.states import EngineState
 
 logger = logging.getLogger(__name__)
 
-WORKING = (
-    *(EngineState.ROLLING, EngineState.ROLLING_POST),
-    *(EngineState.WEIGHT_SYNCING, EngineState.WEIGHT_EXPORTING, EngineState.TRAINED),
-)
 STOP_LOOK_S = 1.0
 CLIENT_LEAVES_S = 15.0
 """A client is given this long to end by itself after the last round."""
@@ -144,7 +140,7 @@ class AttemptRunner:
 
     def close(self) -> None:
         """Let go of the server's connections; the processes go on."""
-        self.keeper.watch.close()
+        self.keeper.close()
 
     def _check_time_and_stop(self) -> None:
         if self.memo.phase in ("stopping", "finished"):
@@ -192,8 +188,8 @@ class AttemptRunner:
             return
         self.keeper.end_early()
         rounds_done = [self.keeper.round(name) for name in self._due_rounds(status)]
-        self.keeper.client(status)
-        trained = status.state is EngineState.TRAINED
+        self.keeper.clients(status)
+        trained = status.state is EngineState.TRAINED and self.keeper.others_done()
         if trained and all(rounds_done) and self.keeper.watch.steps >= status.step:
             self.keeper.say(
                 "trained", "server", step=status.step, fingerprint=status.fingerprint or ""
@@ -210,25 +206,38 @@ class AttemptRunner:
         status = self.keeper.server()
         if status is None or status.state is not EngineState.TRAINED:
             return
-        self.keeper.client(status)
+        self.keeper.clients(status)
         if not self.keeper.round("final"):
             return
-        client = self.folder.latest("client")
         waited_s = self.clock.time() - self.memo.progress_at
-        if client and client.state() in ALIVE and waited_s < CLIENT_LEAVES_S:
+        if not self.keeper.clients_left() and waited_s < CLIENT_LEAVES_S:
             return
-        config = self.keeper.watch.config()
-        if config is None:
+        config, others = self.keeper.watch.config(), self._others()
+        if config is None or others is None:
             return
         planned = self.memo.stopping_at
         problems = check_proof(
             self.folder, self.spec, self.blueprint, config, status, stopped_at=planned
         )
+        problems += [p for end in others for p in check_other(end, self.spec, stopped_at=planned)]
         if problems:
             reason = "not proven: " + "; ".join(problems)
             raise AttemptOver("failed", FailureClass.UNKNOWN, reason)
-        write_json(self.folder.path / "proof.json", proof(self.folder, config, status))
+        told = proof(self.folder, config, status)
+        if others:
+            told["servers"] = {end.server.name: end.told() for end in others}
+        write_json(self.folder.path / "proof.json", told)
         raise AttemptOver("succeeded")
+
+    def _others(self) -> list[ServerEnd] | None:
+        """What the further servers say of their runs; None when one does not answer now."""
+        ends: list[ServerEnd] = []
+        for server in self.blueprint.servers[1:]:
+            found = self.keeper.end_of(server.name)
+            if found is None:
+                return None
+            ends.append(ServerEnd(server, *found))
+        return ends
 
     # -- the end ----------------------------------------------------------------------------------------------
 
@@ -255,7 +264,9 @@ class AttemptRunner:
             process.terminate()
         if not self.keeper.gone_within(STOP_LOOK_S):
             return
-        left = sweep({NONCE: self.spec.nonce}) + self._end_containers()
+        orphaned = [p for p in self.folder.processes() if p.state() is ProcessState.UNKNOWN]
+        left = sum(process.sweep() for process in orphaned)
+        left += sweep({NONCE: self.spec.nonce}) + self._end_containers()
         self.events.add("worker", "processes_gone", leftovers_ended=left)
         for log in sorted((self.folder.path / "logs").glob("*.log")):
             keep_tail(log)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from a3r.blueprints.model import Blueprint
+from a3r.blueprints.model import Blueprint, ServerSpec
 from a3r.core.wire import AttemptSpec, EvalRound, FinishReport
 from a3r.worker.folder import AttemptFolder, Memo
 from a3r.worker.places import records
@@ -47,6 +48,41 @@ def check_proof(
     final = folder.eval_round("final")
     if final is not None and final.fingerprint != status.fingerprint:
         problems.append("the final round was answered by other weights than the server holds now")
+    return problems
+
+
+@dataclass(frozen=True)
+class ServerEnd:
+    """What a further server itself says of its run."""
+
+    server: ServerSpec
+    config: TrainConfig
+    status: Status
+
+    def told(self) -> dict[str, Any]:
+        """For the record, as JSON."""
+        version = self.status.policy_version
+        return {
+            "seed": self.config.seed,
+            "trains": self.server.trains,
+            "steps": self.status.step,
+            "policy_version": version.n if version else None,
+            "final_fingerprint": self.status.fingerprint,
+        }
+
+
+def check_other(end: ServerEnd, spec: AttemptSpec, *, stopped_at: int | None = None) -> list[str]:
+    """What speaks against a further server; empty = proven. One that only answers was never trained."""
+    server, name = end.server, end.server.name
+    problems: list[str] = []
+    if end.config.seed != spec.seed:
+        problems.append(f"the seed of the server {name!r} is {end.config.seed}, not {spec.seed}")
+    planned = server.train.stop_at_step if server.trains else 0
+    if end.status.step != planned and not (server.trains and stopped_at is not None):
+        problems.append(f"the server {name!r} is at step {end.status.step}, not {planned}")
+    known = server.model_fingerprint if server.train.engine != "toy" else ""
+    if known and not server.trains and end.status.fingerprint != known:
+        problems.append(f"the weights of {name!r} are {end.status.fingerprint}, not {known}")
     return problems
 
 

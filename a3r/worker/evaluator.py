@@ -56,6 +56,8 @@ class EvaluatorSpec(BaseModel):
     """``initial``, ``final``, ``step-<k>``."""
     close_gate: bool
     """Training waits for this round."""
+    servers: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
+    """Name -> ``url`` and ``token_file`` of each server of the attempt; what is scored is the first one's."""
     fencing_token: int
     task: str
     items: int
@@ -197,6 +199,7 @@ class Round:
             "items_file": str(items_file),
             "out_file": str(out_file),
             "step": step,
+            "servers": self.spec.servers,
         }
         write_json(told, agent_spec)
         argv = self.spec.agent or [self.spec.python, self.spec.entry, str(told)]

@@ -20,7 +20,16 @@ from a3r.worker.failures import Role
 from a3r.worker.processes import Process
 from a3r.worker.supervisor import write_json
 
+ROLES: tuple[Role, ...] = ("server", "client", "evaluator", "environment")
 SAFE_ID = re.compile(r"[\w.-]{1,100}")
+
+
+class Address(BaseModel):
+    """Where a further server of the attempt is, and how far."""
+
+    url: str = ""
+    port: int | None = None
+    step: int | None = None
 
 
 class Memo(BaseModel):
@@ -38,6 +47,8 @@ class Memo(BaseModel):
     port: int | None = None
     """A restarted server takes the same port, so that nobody has to be told a new one."""
     url: str = ""
+    others: dict[str, Address] = Field(default_factory=dict[str, Address])
+    """The same of the further servers, by name."""
     extra_env: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
     """Role -> variables that a remedy added."""
     roused_at: int = -1
@@ -72,6 +83,30 @@ class Memo(BaseModel):
     outcome: str | None = None
     failure: FailureClass | None = None
     reason: str = ""
+
+    def where(self, server: str) -> Address:
+        """Where a server is; ``""`` is the first one."""
+        if not server:
+            return Address(url=self.url, port=self.port, step=self.step)
+        return self.others.get(server, Address())
+
+    def moved(self, server: str, url: str, port: int | None) -> None:
+        """Note where a server is now; no port = its next start takes any."""
+        if not server:
+            self.url, self.port = url, port
+        else:
+            known = self.where(server)
+            self.others[server] = known.model_copy(update={"url": url, "port": port})
+
+    def stepped(self, server: str, step: int) -> bool:
+        """Note how far a server is; whether that is news."""
+        if self.where(server).step == step:
+            return False
+        if not server:
+            self.step = step
+        else:
+            self.others[server] = self.where(server).model_copy(update={"step": step})
+        return True
 
 
 @dataclass(frozen=True)
@@ -160,7 +195,7 @@ class AttemptFolder:
     # -- processes --------------------------------------------------------------------------------------------
 
     def generations(self, role: str) -> list[Process]:
-        """Every start of a role (``server``, ``client``, ``evaluator-<round>``), oldest first."""
+        """Every start of a role (``server``, ``client-<name>``, ``evaluator-<round>``), oldest first."""
         found = [
             p for p in (self.path / "proc").glob(f"{role}.*") if p.name[len(role) + 1 :].isdigit()
         ]
@@ -210,13 +245,10 @@ def session_name(attempt_id: str) -> str:
 
 
 def role_of(process: Process) -> Role:
-    """The role of a start, without its round or number."""
+    """The role of a start, without its name, round or number."""
     name = process.name.rpartition(".")[0]
-    if name == "server":
-        return "server"
-    if name.startswith("environment"):
-        return "environment"
-    return "client" if name == "client" else "evaluator"
+    kind = name.partition("-")[0]
+    return kind if kind in ROLES else "evaluator"
 
 
 def client_of(blueprint: Blueprint) -> ClientSpec:

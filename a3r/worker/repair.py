@@ -78,7 +78,8 @@ class Repair:
             last_line=said,
         )
         memo.handled.append(process.name)
-        self._apply(memo, process, found, f"{role}: {how}; {said}", cuda=b"CUDA" in tail)
+        name = role if role in ("evaluator", "environment") else process.name.rpartition(".")[0]
+        self._apply(memo, process, found, f"{name}: {how}; {said}", cuda=b"CUDA" in tail)
 
     def not_started(self, memo: Memo, name: str, error: A3RError) -> None:
         """Deal with a process that this host cannot start now. A secret that is not there is waited for.
@@ -129,8 +130,9 @@ class Repair:
         counted = process.generation - 1 - memo.free_starts.get(name, 0)
         if counted >= self.budget(role):
             raise AttemptOver("failed", failure, f"{reason} (restarted {counted} times)")
-        if failure is FailureClass.PORT_TAKEN:
-            memo.port = None
+        if failure is FailureClass.PORT_TAKEN and role == "server":
+            server = name.partition("-")[2]
+            memo.moved(server, memo.where(server).url, None)
         if failure is FailureClass.OUT_OF_MEMORY and cuda and role == "server":
             memo.extra_env[name] = dict(CUDA_FRAGMENTS)
             reason = f"{reason}; now with {' '.join('='.join(v) for v in CUDA_FRAGMENTS.items())}"

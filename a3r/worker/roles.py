@@ -8,12 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from a3r.blueprints.model import Blueprint, ClientSpec
+from a3r.blueprints.model import Blueprint, ClientSpec, ServerSpec
 from a3r.core.wire import AttemptSpec
 from a3r.worker.deadlines import evaluation_limit_s
 from a3r.worker.environments import Environments
 from a3r.worker.evaluator import EvaluatorSpec
 from a3r.worker.folder import AttemptFolder, Memo, client_of
+from a3r.worker.members import (
+    EVALUATOR,
+    client_role,
+    code_of,
+    member_of,
+    members,
+    server_of,
+    share_gpus,
+    token_kind,
+)
 from a3r.worker.places import Place, Placed, put
 from a3r.worker.prepare import client_tree
 from a3r.worker.processes import Launcher, Process
@@ -45,50 +55,62 @@ class Starter:
         argv = [sys.executable, "-P", "-m", "a3r.worker.venv_build", str(told)]
         return self._start(role, Placed(argv, {}, {}), cwd=self.folder.path)
 
-    def server(self, memo: Memo) -> Process:
-        """The swarm server; a later start takes up the journal, and the same port."""
-        ready = self.folder.path / "ready.json"
+    def server(self, memo: Memo, server: ServerSpec) -> Process:
+        """A swarm server; a later start takes up the journal, and the same port."""
+        member = member_of(self.folder, self.blueprint, server)
         # A former start's record may name a port that is somebody else's by now, who must not be sent our token.
-        ready.unlink(missing_ok=True)
-        server = self.blueprint.servers[0]
+        member.ready_file.unlink(missing_ok=True)
+        port = memo.where(member.name).port or 0
         argv = [
             *("-P", "-m", "swarm.cli", "serve"),
-            *("--host", "127.0.0.1", "--port", str(memo.port or 0)),
-            *("--state-dir", str(self.folder.server)),
-            *("--config", str(self.folder.path / "train.json")),
-            *("--ready-file", str(ready)),
+            *("--host", "127.0.0.1", "--port", str(port)),
+            *("--state-dir", str(member.state)),
+            *("--config", str(member.config_file)),
+            *("--ready-file", str(member.ready_file)),
             *("--start", "--resume"),
         ]
         model = Path(server.train.model.path).expanduser()
         place = Place(
-            role="server",
+            role=member.role,
             need="server",
             ready=self.environments.ready(server.environment),
             cwd=self.folder.path,
             nonce=self.spec.nonce,
             readable=[model] if model.is_absolute() else [],
             writable=[self.folder.path],
-            gpus=self.spec.gpus,
+            gpus=share_gpus(self.blueprint, self.spec.gpus)[server.name],
         )
         placed = put(self.folder, self.environments, place, argv)
-        placed.env.update(memo.extra_env.get("server", {}))
-        return self._start("server", placed, cwd=self.folder.path, grace_s=SERVER_GRACE_S)
+        placed.env.update(memo.extra_env.get(member.role, {}))
+        return self._start(member.role, placed, cwd=self.folder.path, grace_s=SERVER_GRACE_S)
 
-    def client(self, memo: Memo) -> Process:
-        """The client in train mode."""
-        client = client_of(self.blueprint)
-        told, token = self.folder.path / "client.json", self.folder.path / "client.token"
+    def client(self, memo: Memo, client: ClientSpec) -> Process:
+        """A client in train mode."""
+        role = client_role(self.blueprint, client)
+        told = self.folder.path / f"{role}.json"
+        servers = self._servers(memo)
         spec = {
-            "url": memo.url,
-            "token_file": str(token),
+            **servers[server_of(self.blueprint, client).name],
             "mode": "train",
             "seed": self.spec.seed,
             "arguments": client.arguments,
+            "servers": servers,
         }
         write_json(told, spec)
         work = self.folder.path / "work" / client.name
-        placed = self._put_client("client", client, told, work, [told, token], memo)
-        return self._start("client", placed, cwd=self.folder.client)
+        tokens = [Path(server["token_file"]) for server in servers.values()]
+        placed = self._put_client(role, client, told, work, [told, *tokens], memo)
+        return self._start(role, placed, cwd=code_of(self.folder, self.blueprint, client))
+
+    def _servers(self, memo: Memo, kind: str = "") -> dict[str, dict[str, str]]:
+        """Name -> where each server is, and the file with the token for it; ``kind``: empty = what its clients may have."""
+        return {
+            server.name: {
+                "url": memo.where(member.name).url,
+                "token_file": str(member.token_file(kind or token_kind(server))),
+            }
+            for member, server in members(self.folder, self.blueprint)
+        }
 
     def _put_client(
         self,
@@ -99,30 +121,34 @@ class Starter:
         seen: Sequence[Path],
         memo: Memo,
     ) -> Placed:
-        """The client's code in its environment and behind its walls; it sees its code and what is ``seen``."""
+        """A client's code in its environment and behind its walls; it sees its code and what is ``seen``."""
+        code = code_of(self.folder, self.blueprint, client)
+        ports = [memo.where(m.name).port for m, _ in members(self.folder, self.blueprint)]
         place = Place(
             role=role,
             need="client",
             ready=self.environments.ready(client.environment, self.blueprint.secret_names),
-            cwd=self.folder.client,
+            cwd=code,
             nonce=self.spec.nonce,
             sandbox=client.sandbox,
             work=work,
-            readable=[self.folder.client, *seen],
-            ports=[memo.port] if memo.port else [],
+            readable=[code, *seen],
+            ports=[port for port in ports if port],
         )
-        command = [str(self.folder.client / client.entry), str(told)]
+        command = [str(code / client.entry), str(told)]
         return put(self.folder, self.environments, place, command)
 
     def evaluator(self, memo: Memo, name: str) -> Process:
-        """The sealed evaluator of a round."""
+        """The sealed evaluator of a round: of the first server, by the first client's agent."""
         told, role = self.folder.evals / f"spec-{name}.json", f"evaluator-{name}"
-        work, token = self.folder.evals / name, self.folder.path / "eval.token"
-        client = client_of(self.blueprint)
+        work, client = self.folder.evals / name, client_of(self.blueprint)
+        servers = self._servers(memo, EVALUATOR)
+        tokens = [Path(server["token_file"]) for server in servers.values()]
         # The agent's process is the client's code; it is started by the evaluator, with the client's secrets.
-        agent = self._put_client(role, client, work / "agent.json", work, [token], memo)
+        agent = self._put_client(role, client, work / "agent.json", work, tokens, memo)
         spec = self.evaluator_spec(memo, name)
-        spec = spec.model_copy(update={"agent": agent.argv, "agent_env": agent.env})
+        changes = {"agent": agent.argv, "agent_env": agent.env, "servers": servers}
+        spec = spec.model_copy(update=changes)
         write_json(told, spec.model_dump(mode="json"))
         argv = [sys.executable, "-P", "-m", "a3r.worker.evaluator", str(told)]
         placed = Placed(argv, {}, agent.secrets)

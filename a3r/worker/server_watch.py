@@ -1,4 +1,4 @@
-"""The attempt's swarm server over HTTP: its status, its steps, its own record of what it was told to do."""
+"""A swarm server of the attempt over HTTP: its status, its steps, its own record of what it was told to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from a3r.worker.folder import AttemptFolder, append_lines
+from a3r.worker.folder import append_lines, read_lines
+from a3r.worker.members import Member
 from a3r.worker.prepare import admin_token
 from a3r.worker.processes import read_json
 from swarm.client import SwarmClient
@@ -28,9 +29,9 @@ T = TypeVar("T")
 class ServerWatch:
     """Reads one server. No answer is None, never a verdict: only the end of the process and the deadlines are."""
 
-    def __init__(self, folder: AttemptFolder) -> None:
+    def __init__(self, member: Member) -> None:
         """Nothing is opened before the first look."""
-        self._folder = folder
+        self._member = member
         self._client: SwarmClient | None = None
         self._steps: int | None = None
         self._silent_since: float | None = None
@@ -60,7 +61,7 @@ class ServerWatch:
 
     def address(self) -> tuple[str, int] | None:
         """URL and port where the server listens; None before it does."""
-        ready = read_json(self._folder.path / "ready.json")
+        ready = read_json(self._member.ready_file)
         return (str(ready["url"]), int(ready["port"])) if ready else None
 
     def status(self) -> Status | None:
@@ -75,7 +76,7 @@ class ServerWatch:
     def steps(self) -> int:
         """Steps on file."""
         if self._steps is None:
-            self._steps = len(self._folder.steps())
+            self._steps = len(list(read_lines(self._member.steps_file)))
         return self._steps
 
     def record_steps(self, step: int) -> list[dict[str, Any]]:
@@ -85,7 +86,7 @@ class ServerWatch:
             return []
         found: list[StepMetrics] = self._ask(lambda client: client.metrics(known)) or []
         new = [m.model_dump(mode="json") for m in found]
-        append_lines(self._folder.steps_file, new)
+        append_lines(self._member.steps_file, new)
         self._steps = known + len(new)
         return new
 
@@ -95,14 +96,15 @@ class ServerWatch:
             return None
         if self._client is None or self._client.settings.url != address[0]:
             self.close()
-            token = admin_token(self._folder)
+            token = admin_token(self._member)
             self._client = SwarmClient(address[0], token, "worker", timeout_s=DEADLINE_S)
         try:
             return question(self._client)
         except ServerUnreachable:
             return None
         except SwarmError as error:
-            logger.warning("%s: the server refused: %s", self._folder.path.name, error)
+            name = f"{self._member.folder.path.name} {self._member.role}"
+            logger.warning("%s: the server refused: %s", name, error)
             return None
 
     def close(self) -> None:

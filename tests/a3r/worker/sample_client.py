@@ -13,6 +13,7 @@ from swarm.tasks.calculator import CalculatorTasks, held_out, run_agent
 SPEC = json.loads(Path(sys.argv[1]).read_text())
 ARGUMENTS = SPEC["arguments"]
 TOKEN = Path(SPEC["token_file"]).read_text().strip()
+TOKENS = {n: Path(s["token_file"]).read_text().strip() for n, s in SPEC["servers"].items()}
 HERE = Path(os.environ.get("A3R_WORK", Path(__file__).parent.parent))
 
 
@@ -73,7 +74,23 @@ def write_rows(rows):
     Path(SPEC["out_file"]).write_text(json.dumps(rows))
 
 
+def note(name, value):
+    (HERE / name).write_text(json.dumps(value))
+
+
+async def look_around():
+    """``peek``: the step of each server of the attempt, with the token that we were given for it."""
+    seen = {}
+    for name, server in SPEC["servers"].items():
+        token = TOKENS[name]
+        async with AsyncSwarmClient(server["url"], token, client_id=f"peek-{name}") as client:
+            seen[name] = (await client.status()).step
+    note(f"peek-{SPEC['mode']}.json", seen)
+
+
 async def main():
+    if ARGUMENTS.get("peek"):
+        await look_around()
     async with AsyncSwarmClient(SPEC["url"], TOKEN, client_id=f"client-{SPEC['mode']}") as client:
         await (train if SPEC["mode"] == "train" else evaluate)(client)
 

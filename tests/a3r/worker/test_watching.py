@@ -11,6 +11,7 @@ from a3r.core.types import FailureClass
 from a3r.store.completeness import last_step
 from a3r.testing.waiting import retry_until as until
 from a3r.worker.folder import AttemptFolder
+from a3r.worker.members import Member
 from a3r.worker.server_watch import SILENT_LOOKS, SILENT_S, ServerWatch
 from a3r.worker.stop_rules import broken_rule, rule_words
 
@@ -43,7 +44,7 @@ def test_a_number_that_is_none_counts_as_not_finite_only_where_the_update_was_un
 
 
 def test_a_silent_server_is_dead_only_after_a_time_and_a_number_of_looks(tmp_path):
-    watch = ServerWatch(AttemptFolder(tmp_path))
+    watch = ServerWatch(Member(AttemptFolder(tmp_path)))
     assert not any(watch.is_dead(n, answered=False) for n in range(SILENT_LOOKS * 2))  # too soon
     assert not watch.is_dead(30, answered=True)
     assert not watch.is_dead(31, answered=False)
