@@ -54,7 +54,8 @@ class RayJobs:
             "runtime_env": environment,
             "metadata": {"a3r_pool_job": ask.id},
             "entrypoint_num_gpus": options.gpus or None,
-            "entrypoint_num_cpus": options.cpus,
+            # Without a resource to ask for, Ray runs every job on its head node.
+            "entrypoint_num_cpus": options.cpus or float(options.slots),
             "entrypoint_memory": None
             if options.memory_gb is None
             else int(options.memory_gb * GIB),
