@@ -1,7 +1,7 @@
 """Scripts that plan a campaign: a careful one, and ones that lie. Pure functions of the request, so campaigns repeat.
 
 The careful planner does by hand what a good model would: it looks, spans the grid, closes the bracket, confirms on fresh seeds,
-finishes. It knows minimum questions with numbers as levels.
+finishes. A minimum needs numbers as levels; levels that are compared are all looked at, then all repeated side by side.
 """
 
 from __future__ import annotations
@@ -83,6 +83,9 @@ def next_stage(known: Json) -> Json | None:
     """The stage that a careful planner proposes; None when nothing is left."""
     factor, across = known["question"]["factor"], known["question"].get("across")
     levels = known["factors"][factor]
+    kind, of = known["question"]["kind"], known["question"].get("of")
+    if kind in ("best", "comparison") or (kind, of) == ("interaction", "effect"):
+        return _next_comparison(known)
     explore: list[Json] = []
     confirm: list[Json] = []
     for condition in known["factors"][across] if across else [None]:
@@ -98,6 +101,21 @@ def next_stage(known: Json) -> Json | None:
             explore.append(make(between[(len(between) - 1) // 2]))
         else:
             confirm += [make(x) for x in wanted if not seen[x]["fresh"]["n"]]
+    cells = explore or confirm
+    return _stage("explore" if explore else "confirm", cells) if cells else None
+
+
+def _next_comparison(known: Json) -> Json | None:
+    factor, across = known["question"]["factor"], known["question"].get("across")
+    seen = [c["cell"] for c in known["cells"]]
+    fresh = [c["cell"] for c in known["cells"] if c["fresh"]["n"]]
+    every = [
+        _cell_maker(factor, across, condition)(level)
+        for condition in (known["factors"][across] if across else [None])
+        for level in known["factors"][factor]
+    ]
+    explore = [cell for cell in every if cell not in seen]
+    confirm = [] if fresh else every
     cells = explore or confirm
     return _stage("explore" if explore else "confirm", cells) if cells else None
 
