@@ -1,7 +1,7 @@
 # The one list of commands. CI calls these targets too.
 VENV ?= .venv
 # A pytest mark expression: what `make test` runs. `make test MARKS="not slow"` is the quick one.
-MARKS ?= not live and not gpu
+MARKS ?= not live and not gpu and not verl
 # More arguments for pytest, e.g. make test ARGS="-k journal -x"
 ARGS ?=
 
@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all trust chaos chaos-swarm soak lint types bench conformance docs constraints clean
+.PHONY: help setup setup-verl demo test test-all test-verl gpu-check trust chaos chaos-swarm soak lint types bench conformance docs constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -24,7 +24,16 @@ test: setup ## all tests that need neither a GPU nor a paid model
 	@bash scripts/test.sh -m "$(MARKS)" $(ARGS)
 
 test-all: setup ## the tests that need a GPU or a paid model too
-	@bash scripts/test.sh $(ARGS)
+	@bash scripts/test.sh -m "not verl" $(ARGS)
+
+setup-verl: ## create .venv-verl, in which the engine verl is tested (4 GB)
+	@bash scripts/setup_verl.sh
+
+test-verl: setup-verl ## the engine verl for real: Ray, FSDP2 and vLLM, on the CPU where no GPU is (minutes)
+	@bash scripts/test_verl.sh $(ARGS)
+
+gpu-check: setup-verl ## on a machine with a GPU: what docs/gpu-untested.md lists, with a report (under 10 minutes)
+	@$${VENV_VERL:-.venv-verl}/bin/python -m swarm.testing.gpu_check $(ARGS)
 
 trust: setup ## the trust figures: intervals, false wins, forged reports, budgets, kills, the referee
 	@bash scripts/trust.sh $(ARGS)

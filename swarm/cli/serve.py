@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import socket
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +30,14 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+class EngineName(StrEnum):
+    """Engines that a server can be bound to."""
+
+    TORCH = "torch"
+    VERL = "verl"
+    TOY = "toy"
+
+
 def register(app: typer.Typer) -> None:
     """Add ``serve`` to ``app``."""
     app.command("serve")(serve_command)
@@ -47,6 +58,12 @@ def serve_command(
     ] = Path(".swarm"),
     config: Annotated[
         Path | None, typer.Option(help="Training configuration, .json, .toml or .yaml.")
+    ] = None,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(
+            help="Run this engine only; --config need not name it, other configurations must."
+        ),
     ] = None,
     start: Annotated[bool, typer.Option("--start", help="Boot the engine at once.")] = False,
     resume: Annotated[
@@ -114,7 +131,7 @@ def serve_command(
             state_dir=state_dir,
             host=host,
             port=port,
-            config=None if config is None else read_config(config),
+            config=None if config is None else read_config(config, engine),
             start=start,
             resume=resume,
             ready_file=ready_file,
@@ -128,14 +145,14 @@ def serve_command(
             announce_url=announce_url,
             secrets=secret_variables(os.environ, _names(redact_env)),
         )
-        serve(options, make_engine)
+        serve(options, engine_factory(state_dir, engine))
     except SwarmError as error:
         print(f"swarm serve: {error}", file=sys.stderr)
         raise typer.Exit(EXIT_SETUP) from None
 
 
-def read_config(path: Path) -> TrainConfig:
-    """Read a ``TrainConfig`` from a file, as ``swarm config`` does.
+def read_config(path: Path, engine: EngineName | None = None) -> TrainConfig:
+    """Read a ``TrainConfig`` from a file, as ``swarm config`` does; ``engine`` is what it means when it names none.
 
     Raises:
         ConfigError: The file cannot be read or a value in it is wrong.
@@ -144,19 +161,44 @@ def read_config(path: Path) -> TrainConfig:
     from swarm.protocol.config import TrainConfig
     from swarm.server.routes.bodies import validate_config
 
-    return validate_config(TrainConfig, read_mapping(path))
+    values = read_mapping(path)
+    if engine is not None:
+        values = {"engine": engine.value, **values}
+    return validate_config(TrainConfig, values)
 
 
 def _names(listed: str) -> list[str]:
     return [name.strip() for name in listed.split(",") if name.strip()]
 
 
-def make_engine(name: str) -> Engine:
-    """Return a new, not yet booted engine by its name in the configuration (``engine``)."""
+def engine_factory(state_dir: Path, only: EngineName | None = None) -> Callable[[str], Engine]:
+    """Return what makes engines, not yet booted, by their name in the configuration (``engine``).
+
+    With ``only`` it raises ``ConfigError`` for any other name. Engines of one state directory share a nonce, so that the next
+    one can free what a dead one left.
+    """
+    nonce = hashlib.sha256(f"{socket.gethostname()}:{state_dir.absolute()}".encode()).hexdigest()
+
+    def make(name: str) -> Engine:
+        if only is not None and name != only.value:
+            from swarm.protocol.errors import ConfigError
+
+            raise ConfigError(
+                f"This server runs the engine {only.value!r} only; the configuration names {name!r}.",
+                hint=f"Set engine: {only.value}, or start a server without --engine.",
+            )
+        return _make_engine(name, nonce[:16])
+
+    return make
+
+
+def _make_engine(name: str, nonce: str) -> Engine:
     if name == "toy":
         from swarm.testing import ToyEngine
 
         return ToyEngine()
     from swarm.server.engine.host import EngineHost
 
+    if name == "verl":
+        return EngineHost("swarm.server.engine_verl.child", {"SWARM_ENGINE_NONCE": nonce})
     return EngineHost()

@@ -9,7 +9,7 @@ import math
 import re
 from typing import Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from swarm.protocol.states import CollectionPolicy, GroupRule
 
@@ -227,14 +227,31 @@ class AsyncConfig(Section):
     """Truncation of the importance weight trainer/sampler of each token (truncated importance sampling, Ionides 2008); the share of clipped tokens is a metric."""
 
 
+class VerlConfig(Section):
+    """What only ``engine: verl`` reads."""
+
+    ray_address: str | None = None
+    """An existing Ray cluster, ``host:6379`` or ``auto``; None = the server starts a Ray of its own on its machine."""
+    nodes: int = Field(default=1, ge=1)
+    gpus_per_node: int = Field(default=1, ge=1)
+    """Training and rollout share these GPUs, taking turns; without a GPU (tests) processes stand for them."""
+    strategy: Literal["fsdp2", "megatron"] = "fsdp2"
+    """How the weights are cut over GPUs."""
+    rollout: Literal["vllm", "sglang"] = "vllm"
+    loss: str = Field(default="vanilla", min_length=1)
+    """A policy loss of verl by its name (``vanilla`` is the clipped loss of ``engine: torch``); its own keys go into ``options``."""
+    options: dict[str, JsonValue] = {}
+    """verl's own keys, nested or dotted (``actor_rollout_ref.rollout.tensor_model_parallel_size: 2``). They win over what the other sections say, and are checked against the installed verl when the engine boots."""
+
+
 class TrainConfig(Section):
     """Everything the engine and the service need for one training run."""
 
     run_name: str = "run"
     seed: int = 0
     """Keys the sampling noise and the order of data."""
-    engine: Literal["torch", "toy"] = "torch"
-    """torch: embedded, CPU or one GPU. toy: no learning, for tests without torch."""
+    engine: Literal["torch", "verl", "toy"] = "torch"
+    """torch: embedded, CPU or one GPU. verl: Ray, FSDP2 and vLLM, from one node to many. toy: no learning, for tests without torch."""
     model: ModelConfig = ModelConfig()
     sampling: SamplingConfig = SamplingConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
@@ -245,6 +262,7 @@ class TrainConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     eval_gate: EvalGate = EvalGate()
     asynchronous: AsyncConfig = AsyncConfig()
+    verl: VerlConfig = VerlConfig()
     engine_hang_s: float = Field(default=300.0, gt=0.0)
     """An engine process that is alive and says nothing for this long (it beats while it samples, trains and saves) is killed and replaced."""
     match: Literal["token", "text"] = "token"

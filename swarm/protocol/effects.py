@@ -35,6 +35,8 @@ EFFECTS: dict[str, ConfigEffect] = {
     "asynchronous.enabled": ConfigEffect.RUN,
     "asynchronous.max_staleness": ConfigEffect.STEP,
     "asynchronous.importance_cap": ConfigEffect.RUN,
+    "verl.*": ConfigEffect.RUN,
+    "verl.ray_address": ConfigEffect.ENGINE,
     "engine_hang_s": ConfigEffect.ENGINE,
     "match": ConfigEffect.RUN,
     "stop_at_step": ConfigEffect.STEP,

@@ -24,6 +24,9 @@ TARGETS |= {
     "chaos-swarm",
     "soak",
     "conformance",
+    "setup-verl",
+    "test-verl",
+    "gpu-check",
 }
 DECISIONS = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
 

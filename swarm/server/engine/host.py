@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
@@ -54,9 +55,10 @@ OnLate = Callable[[Chunk | None], None]
 class EngineHost:
     """Implements ``swarm.server.ports.Engine`` over a child process. ``boot`` may be called again after a death or ``close``."""
 
-    def __init__(self, child: str = CHILD) -> None:
-        """``child`` is the module that runs as the engine's process."""
+    def __init__(self, child: str = CHILD, environment: Mapping[str, str] | None = None) -> None:
+        """``child`` is the module that runs as the engine's process, ``environment`` what it has beyond this process's own."""
         self._module = child
+        self._environment = dict(environment or {})
         self._child: _Child | None = None
 
     @property
@@ -77,7 +79,7 @@ class EngineHost:
                 "The engine is already running.", hint="Close it before booting again."
             )
         await self.close()
-        self._child = await _start_child(self._module)
+        self._child = await _start_child(self._module, self._environment)
         try:
             self._child.watch(config.engine_hang_s)
             beat_s = min(BEAT_S, config.engine_hang_s / 4)
@@ -303,13 +305,17 @@ class _Child(asyncio.Protocol):
         self.streams.clear()
 
 
-async def _start_child(module: str) -> _Child:
+async def _start_child(module: str, environment: Mapping[str, str]) -> _Child:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs:
         command = [sys.executable, "-m", module, "--fd", str(theirs.fileno())]
         process = await asyncio.to_thread(
-            subprocess.Popen, command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+            subprocess.Popen,
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **environment},
         )
     child = _Child(process)
     await asyncio.get_running_loop().create_connection(lambda: child, sock=ours)

@@ -169,7 +169,12 @@ class Preparing:
             raise _too_long(len(prepared.prompt_ids), limit)
         grammar = grammar_of(call, self._family)
         applied = apply_sampling(
-            call, core.config.sampling, episode.kind, room=room, grammar=grammar
+            call,
+            core.config.sampling,
+            episode.kind,
+            room=room,
+            grammar=grammar,
+            replays=core.config.engine != "verl",
         )
         if applied.params.grammar and core.tokenizer.grammars is not None:
             core.tokenizer.grammars.check(applied.params.grammar)

@@ -36,9 +36,17 @@ class Applied(msgspec.Struct):
 
 
 def apply_sampling(
-    call: ChatCall, config: SamplingConfig, kind: EpisodeKind, *, room: int, grammar: Grammar | None
+    call: ChatCall,
+    config: SamplingConfig,
+    kind: EpisodeKind,
+    *,
+    room: int,
+    grammar: Grammar | None,
+    replays: bool = True,
 ) -> Applied:
     """Return what is applied to ``call``; ``room`` is how many tokens still fit, ``grammar`` the constraint in force.
+
+    ``replays`` False: the engine's trainer can rebuild temperature only, so what was sampled in any other way cannot train.
 
     Raises:
         UnsupportedParameter: the config refuses in train mode what the call asks for.
@@ -53,6 +61,7 @@ def apply_sampling(
         temperature = _train_temperature(wanted, config)
         replaced += ["temperature"] if temperature != wanted else []
         params, replayable, left_out = _train_params(params, config)
+        replayable = replayable and (replays or params == PLAIN)
         replaced += left_out
     applied = Applied(
         temperature=temperature,

@@ -6,7 +6,6 @@ It knows rows, weights and AdamW; advantages and normalisers arrive inside the r
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from swarm.protocol.config import AlgorithmConfig, OptimizerConfig
 from swarm.server.ports import TrainRow
 from swarm.server.train.anchors import Anchors, Policy, anchor, chosen, distributions
 from swarm.server.train.losses import entropy, k3, ppo_clip, truncated_importance
+from swarm.server.train.minibatches import mass, minibatches
 from swarm.server.train.packing import Pack, group_rows, pack, trained_tokens
 from swarm.server.train.slices import ResultT, Slices, Stopwatch, finish
 from swarm.server.train.statistics import Move, Tally, UpdateStats, summary
@@ -106,8 +106,8 @@ class Updater:
         try:
             self._set_lr(update.terms.lr)
             yield from update.fix(rows)
-            for part in _minibatches(rows, self.algorithm.minibatches) * self.algorithm.epochs:
-                moves.append((yield from update.move(part, scale=_mass(rows) / _mass(part))))
+            for part in minibatches(rows, self.algorithm.minibatches) * self.algorithm.epochs:
+                moves.append((yield from update.move(part, scale=mass(rows) / mass(part))))
                 if moves[-1].broken:
                     self._restore(before)
                     break
@@ -241,22 +241,3 @@ class _Update:
             except StopIteration as end:
                 return end.value
             yield from self._watch.pause()
-
-
-def _mass(rows: Sequence[TrainRow]) -> float:
-    """Sum of the token weights, so that a minibatch is normalised like the whole batch."""
-    return math.fsum(row.weight * trained_tokens(row) for row in rows) or 1.0
-
-
-def _minibatches(rows: Sequence[TrainRow], count: int) -> list[list[TrainRow]]:
-    """Cut into at most ``count`` parts with about as many episodes each, in key order; an episode's rows stay together."""
-    episodes: dict[str, list[TrainRow]] = {}
-    for row in rows:
-        episodes.setdefault(row.episode_id, []).append(row)
-    members = list(episodes.values())
-    count = min(count, len(members))
-    edges = [len(members) * i // count for i in range(count + 1)]
-    return [
-        [row for member in members[low:high] for row in member]
-        for low, high in itertools.pairwise(edges)
-    ]

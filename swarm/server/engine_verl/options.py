@@ -1,0 +1,85 @@
+"""Puts keys into a tree of defaults, and refuses those that it does not have, with the nearest that it has.
+
+Knows dictionaries, not verl: the tree is what the installed verl ships, so a key is checked against the version that runs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from swarm.protocol.errors import ConfigError
+
+Tree = dict[str, Any]
+FieldsOf = Callable[[str], frozenset[str]]
+"""Dotted name of a class -> the names of its fields: a section may take more keys than its defaults list."""
+TARGET = "_target_"
+
+
+def dotted(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return dotted key -> value of nested or dotted options; lists and empty mappings are values."""
+    flat: dict[str, Any] = {}
+    for key, value in options.items():
+        if isinstance(value, Mapping) and value:
+            flat |= dotted(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def overlaid(
+    tree: Tree, options: Mapping[str, Any], fields_of: FieldsOf = lambda _: frozenset()
+) -> Tree:
+    """Return a copy of ``tree`` with the (nested or dotted) options put in.
+
+    Below an empty or missing section (``override_config: {}``) any key goes: there verl passes on to another library.
+
+    Raises:
+        ConfigError: the tree has no such key; the hint names the nearest one.
+    """
+    out = copy.deepcopy(tree)
+    for key, value in dotted(options).items():
+        _check(tree, key, fields_of)
+        _put(out, key, value)
+    return out
+
+
+def _put(tree: Tree, key: str, value: Any) -> None:
+    *path, last = key.split(".")
+    node = tree
+    for name in path:
+        node[name] = node.get(name) or {}
+        node = node[name]
+    node[last] = value
+
+
+def _check(tree: Tree, key: str, fields_of: FieldsOf) -> None:
+    """Walk ``key`` down the defaults, until it is found, or is below a section that takes anything."""
+    node: Any = tree
+    walked = ""
+    for name in key.split("."):
+        if not isinstance(node, dict):
+            raise ConfigError(
+                f"verl.options: {walked!r} is a value and has no keys; sent was {key!r}.",
+                hint=f"Set {walked!r} itself.",
+            )
+        _check_name(node, name, walked, fields_of)
+        walked = f"{walked}.{name}" if walked else name
+        node = node.get(name)
+        if node is None or node == {}:
+            return
+
+
+def _check_name(node: Tree, name: str, walked: str, fields_of: FieldsOf) -> None:
+    known = {str(k) for k in node} | fields_of(str(node.get(TARGET, "")))
+    if name in known:
+        return
+    above = f"{walked}." if walked else ""
+    near = get_close_matches(name, known, n=1)
+    listed = ", ".join(sorted(known - {TARGET})[:12])
+    raise ConfigError(
+        f"verl.options: the installed verl has no key {above + name!r}.",
+        hint=f"Did you mean {above + near[0]!r}?" if near else f"It has here: {listed}.",
+    )

@@ -1,0 +1,48 @@
+"""A request of the front in vLLM's terms. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from swarm.server.ports import GenerateRequest
+
+
+def vllm_request(request: GenerateRequest, request_id: str) -> dict[str, Any]:
+    """Return what ``SwarmServer.stream`` takes: tokens in, tokens out, the sampled token's log-probability always along.
+
+    The seed is a hash of the noise key: the same key, weights and prompt give the same tokens, up to the rounding of a batched
+    matmul. vLLM's ids with a log-probability are those of the distribution that was sampled from (``processed_logprobs``).
+    """
+    params = request.params
+    sampled: dict[str, Any] = {
+        "temperature": request.temperature,
+        "top_p": params.top_p,
+        "top_k": params.top_k or -1,
+        "min_p": params.min_p,
+        "presence_penalty": params.presence_penalty,
+        "frequency_penalty": params.frequency_penalty,
+        "repetition_penalty": params.repetition_penalty,
+        "min_tokens": params.min_tokens,
+        "ignore_eos": params.ignore_eos,
+        "max_tokens": request.max_tokens,
+        "stop_token_ids": request.stop_token_ids,
+        "stop": request.stop or None,
+        # Text is only needed to look for stop strings in it.
+        "detokenize": bool(request.stop),
+        "logprobs": request.top_logprobs,
+        "seed": seed_of(request.noise_key),
+    }
+    if params.logit_bias:
+        sampled["logit_bias"] = params.logit_bias
+    return {
+        "id": request_id,
+        "prompt": request.prompt_ids,
+        "params": sampled,
+        "top": request.top_logprobs,
+    }
+
+
+def seed_of(noise_key: str) -> int:
+    """63 bits of the key's hash."""
+    return int.from_bytes(hashlib.sha256(noise_key.encode()).digest()[:8]) >> 1

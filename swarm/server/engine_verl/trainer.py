@@ -1,0 +1,139 @@
+"""One update through verl's worker group: minibatches of rows, forward and backward, optimizer steps, figures.
+
+Blocks; the engine runs it in a thread of its own.
+"""
+
+# pyright: reportMissingImports=false
+# verl and vllm live in an environment of their own (make setup-verl).
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from swarm.protocol.config import TrainConfig
+from swarm.server.engine_verl.batches import Floats, RowArrays, arrays_of
+from swarm.server.engine_verl.figures import figures_of
+from swarm.server.ports import TrainBatch, TrainRow
+from swarm.server.train.minibatches import mass, minibatches
+from swarm.server.train.statistics import Move, Tally, UpdateStats, summary
+
+
+@dataclass(frozen=True)
+class Part:
+    """A minibatch on its way: its rows as arrays, the reference's log-probabilities, and what scales its weights."""
+
+    arrays: RowArrays
+    reference_R_S: Floats | None  # noqa: N815
+    scale: float
+
+
+class Trainer:
+    """Applies batches to the weights of a worker group, in place; ``group`` is a group of ``SwarmWorker``."""
+
+    def __init__(
+        self, group: Any, config: TrainConfig, *, data_parallel: int, has_reference: bool
+    ) -> None:
+        self._group = group
+        self._config = config
+        self._data_parallel = data_parallel
+        self._has_reference = has_reference
+
+    def apply(self, batch: TrainBatch) -> UpdateStats:
+        """Take one optimizer step per minibatch and epoch, or none at all.
+
+        No trained tokens: nothing moves. A loss, gradient or weight that is not finite: weights and optimizer are put back
+        as they were before the batch and ``rolled_back`` says what was not finite.
+
+        Raises:
+            ValueError: a row that cannot be trained on; nothing has moved then.
+        """
+        rows = sorted((row for row in batch.rows if row.spans), key=lambda row: row.key)
+        if not rows:
+            return UpdateStats()
+        algorithm = self._config.algorithm
+        kl_coef = algorithm.kl_coef if batch.kl_coef is None else batch.kl_coef
+        parts = self._parts(rows, kl_coef)
+        self._group.keep()
+        moves: list[Move] = []
+        for part in parts * algorithm.epochs:
+            moves.append(self._move(part, batch, kl_coef))
+            if moves[-1].broken:
+                self._group.put_back()
+                break
+        self._group.forget()
+        tokens = sum(part.arrays.tokens for part in parts)
+        return summary(moves, tokens, has_kl=bool(kl_coef), weighted=False, cpu_s=0.0)
+
+    def _parts(self, rows: Sequence[TrainRow], kl_coef: float) -> list[Part]:
+        cut = minibatches(rows, self._config.algorithm.minibatches)
+        arrays = [arrays_of(part, multiple=self._data_parallel) for part in cut]
+        scales = [mass(rows) / mass(part) for part in cut]
+        references = [self._reference(one) if kl_coef else None for one in arrays]
+        return [Part(*one) for one in zip(arrays, references, scales, strict=True)]
+
+    def _reference(self, arrays: RowArrays) -> Floats:
+        """Log-probabilities of the model that training began with."""
+        from swarm.server.engine_verl.tensors import of_responses, tensordict_of
+
+        data = tensordict_of(arrays, calculate_entropy=False, compute_loss=False)
+        if not self._has_reference:
+            msg = "A KL penalty needs the reference model: set algorithm.kl_coef before the engine starts."
+            raise ValueError(msg)
+        output = _result(self._group.compute_ref_log_prob(data))
+        return of_responses(output, "log_probs", data)
+
+    def _move(self, part: Part, batch: TrainBatch, kl_coef: float) -> Move:
+        """One optimizer step; verl leaves it out itself when the gradient is not finite."""
+        from verl.utils import tensordict_utils as tu
+
+        from swarm.server.engine_verl.tensors import of_responses, tensordict_of
+
+        data = tensordict_of(
+            part.arrays,
+            scale=part.scale,
+            reference_R_S=part.reference_R_S,
+            calculate_entropy=True,
+            compute_loss=True,
+            kl_coef=kl_coef,
+        )
+        self._group.optimizer_zero_grad()
+        output = _result(self._group.forward_backward(data))
+        loss = float(tu.get(output, "metrics")["loss"])
+        algorithm = self._config.algorithm
+        figures = figures_of(
+            part.arrays,
+            of_responses(output, "log_probs", data),
+            of_responses(output, "entropy", data) if "entropy" in output else None,
+            part.reference_R_S,
+            low=algorithm.clip_low,
+            high=algorithm.clip_high,
+        )
+        tally = Tally(
+            loss=loss,
+            clipped=figures.clipped,
+            entropy=figures.entropy,
+            kl=figures.kl,
+            gap=figures.gap,
+            tokens=figures.tokens,
+        )
+        if not math.isfinite(loss):
+            return Move(tally, math.nan, f"loss is {loss}")
+        lr = self._config.optimizer.lr if batch.lr is None else batch.lr
+        norm = float(_first(self._group.optimizer_step({"lr": lr})).get("grad_norm", math.nan))
+        if not math.isfinite(norm):
+            return Move(tally, norm, f"gradient norm is {norm}")
+        broken = "" if all(self._group.finite()) else "weights are not finite after the move"
+        return Move(tally, norm, broken)
+
+
+def _first(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    """The answer of the rank that has one."""
+    return next((answer for answer in answers if answer), {})
+
+
+def _result(output: Any) -> Any:
+    """Wait for what a worker group does without blocking."""
+    return output.get() if hasattr(output, "get") and not hasattr(output, "keys") else output
