@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from a3r.testing.stand_in.mending import mending
-from a3r.testing.stand_in.server import StandIn
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -21,36 +16,8 @@ CAMPAIGN = Path(__file__).parents[2] / "campaigns" / "broken-client"
 pytest.importorskip("litellm")
 
 
-@pytest.fixture
-def a3r(tmp_path):
-    """The command in a workspace of its own; its daemon is ended."""
-    with StandIn(mending()) as model:
-        env = {k: v for k, v in os.environ.items() if not k.startswith("A3R_")}
-        env |= {
-            "A3R_HOME": str(tmp_path / "Ort mit Ü" / ".a3r"),
-            "A3R_LLM": "openai/stand-in",
-            "A3R_LLM_BASE_URL": model.url,
-            "A3R_LLM_PRICE": "1,4",
-            "OPENAI_API_KEY": "none",
-            "OMP_NUM_THREADS": "1",
-        }
-
-        def run(*arguments, timeout=420):
-            return subprocess.run(
-                [sys.executable, "-c", "from a3r.cli import main; main()", *arguments],
-                env=env,
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-            )
-
-        run.model = model
-        yield run
-        with suppress(subprocess.TimeoutExpired):
-            run("daemon", "stop", timeout=30)
-
-
-def test_a_broken_client_is_repaired_and_the_report_verifies_with_the_diff_in_it(a3r, tmp_path):
+def test_a_broken_client_is_repaired_and_the_report_verifies_with_the_diff_in_it(led_by, tmp_path):
+    a3r = led_by(mending())
     goal = tmp_path / "goal"
     shutil.copytree(CAMPAIGN, goal)
     text = (goal / "goal.md").read_text(encoding="utf-8")

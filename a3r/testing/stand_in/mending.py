@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 
 from a3r.core.llm import ModelRequest
 from a3r.testing.stand_in.script import Answer, Script, by_task, said
@@ -40,17 +39,3 @@ def mend(request: ModelRequest) -> Answer:
 def mending() -> Script:
     """The whole script: it knows the task ``repair`` only."""
     return by_task({"repair": mend})
-
-
-def main() -> None:
-    """Serve the script until the process is ended; the first line on stdout is the address."""
-    from a3r.testing.stand_in.server import StandIn  # noqa: PLC0415 - only when it is served
-
-    server = StandIn(mending())
-    sys.stdout.write(server.url + "\n")
-    sys.stdout.flush()
-    server.serve_forever()
-
-
-if __name__ == "__main__":
-    main()

@@ -12,6 +12,7 @@ from a3r.testing.stand_in.script import Answer, Script
 SCRIPTS: dict[str, str] = {
     "echo": "a3r.testing.stand_in.scripts:echoing",
     "mending": "a3r.testing.stand_in.mending:mending",
+    "prose-study": "a3r.testing.stand_in.prose_study:prose_study",
 }
 """Name -> ``module:function``; the function takes nothing and returns the script."""
 
