@@ -44,7 +44,9 @@ ETC = (
     ),
     *("ld.so.conf.d", "alternatives", "mime.types"),
 )
-"""Of /etc; nothing that holds a secret."""
+"""Of /etc; nothing that holds a secret, but for the folders of ``PRIVATE``."""
+PRIVATE = ("/etc/ssl/private", "/etc/pki/tls/private", "/etc/pki/consumer", "/etc/pki/entitlement")
+"""Keys of the host, which root may read: never seen."""
 PROXY_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 
@@ -189,6 +191,9 @@ def _bwrap(cwd: Path, room: Room, host: HostWalls, python: str) -> list[str]:
             args += ["--ro-bind", str(path), str(path)]
     for name in ETC:
         args += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for name in PRIVATE:
+        if Path(name).is_dir():
+            args += ["--tmpfs", name]
     # Its own interpreter, and the one of this program, which starts it.
     folders = {*interpreter(python, room.pythonpath).folders, *interpreter().folders}
     seen = [*sorted(folders), *room.readable]

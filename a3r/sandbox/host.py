@@ -21,6 +21,7 @@ BASE = (
 )
 PROCESSES = ("--unshare-pid", "--as-pid-1")
 NETWORK = ("--unshare-net",)
+KERNEL = ("/proc/sys", "/proc/fs", "/proc/acpi", "/proc/scsi")
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,15 @@ def _none(why: str) -> HostWalls:
 
 
 def proc_args(flags: Sequence[str]) -> list[str]:
-    """How /proc is given: its own, or the host's where processes are not hidden (another user namespace may not look into them)."""
-    return ["--proc", "/proc"] if PROCESSES[0] in flags else ["--ro-bind", "/proc", "/proc"]
+    """How /proc is given: its own, or the host's where processes are not hidden (another user namespace may not look into them).
+
+    Of its own, what speaks for the whole kernel can only be read: a worker that is root is root there too, and who may write
+    ``kernel/core_pattern`` runs programs outside of every wall.
+    """
+    if PROCESSES[0] not in flags:
+        return ["--ro-bind", "/proc", "/proc"]
+    kernel = [part for name in KERNEL for part in ("--ro-bind-try", name, name)]
+    return ["--proc", "/proc", *kernel]
 
 
 def _try(bwrap: str, flags: Sequence[str]) -> str:

@@ -101,6 +101,44 @@ import swarm.client
     assert house.record.not_enforced == {}
 
 
+@complete
+def test_a_root_behind_walls_changes_nothing_of_the_kernel_and_reads_no_key_of_the_host(house):
+    code = """
+import json, os, pathlib
+found = []
+for folder, _, names in os.walk("/proc/sys"):
+    for name in names:
+        path = os.path.join(folder, name)
+        try:
+            os.close(os.open(path, os.O_WRONLY))
+            found.append(path)
+        except OSError:
+            pass
+keys = [str(p) for d in ("/etc/ssl/private", "/etc/pki/tls/private") for p in pathlib.Path(d).rglob("*")]
+print(json.dumps([found, keys, os.path.exists("/proc/sys/kernel")]))
+"""
+    returned, out, err = house.run(code)
+    assert returned == 0, err
+    assert json.loads(out) == [[], [], True]
+
+
+@complete
+def test_a_fork_bomb_ends_with_its_command(house):
+    # It stops by itself far above the limit, should the walls not hold.
+    code = """
+import os, pathlib, time
+count = pathlib.Path(os.environ["A3R_WORK"], "count")
+while count.stat().st_size < 400 if count.exists() else True:
+    with count.open("ab") as file:
+        file.write(b"x")
+    os.fork()
+time.sleep(60)
+"""
+    returned, _, err = house.run(code, SandboxSpec(processes=40))
+    assert returned == -signal.SIGKILL
+    assert "the limit of 40 processes was passed" in err
+
+
 class Hello(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         body = f"hello {self.headers.get('Connection')}".encode()
