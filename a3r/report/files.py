@@ -113,9 +113,14 @@ def read_older_records(folder: Path) -> Records:
 
 
 def read_file(folder: Path, name: str) -> bytes:
-    """Bytes of one file of the folder; VerificationFailed when it can not be read."""
+    """Bytes of one file of the folder; VerificationFailed when it can not be read, or is a link, a device, a pipe."""
+    path = folder / name
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise VerificationFailed(
+            f"{name} is no plain file", hint="A report's folder holds plain files only."
+        )
     try:
-        return (folder / name).read_bytes()
+        return path.read_bytes()
     except OSError as error:
         msg = f"{name} can not be read: {error.strerror}"
         raise VerificationFailed(msg, hint="Is this a whole report folder?") from error

@@ -29,6 +29,11 @@ if TYPE_CHECKING:  # verifying a folder needs no database library
 
 CONFIRMS = "replicate"
 """Kind of the stages whose results must be new."""
+UNFIT = (
+    *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError),
+    *(RecursionError, MemoryError, OSError),
+)
+"""What code says to records that contradict each other, are nested thousands deep, or hold numbers without end."""
 Level: TypeAlias = Literal["nothing", "self-consistent", "equal to the database"]
 
 
@@ -79,7 +84,7 @@ def verify(folder: Path, store: Store | None = None) -> VerifyReport:
     except A3RError as error:
         checks.append(Check("readable", ok=False, detail=error.message))
         return VerifyReport(tuple(checks), "nothing")
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except UNFIT as error:
         # records that parse but contradict each other, e.g. a run without its blueprint
         checks.append(Check("records fit together", ok=False, detail=repr(error)))
         return VerifyReport(tuple(checks), "nothing")

@@ -16,6 +16,8 @@ MAX_BYTES = 8 * 2**30
 """Of all files together, unpacked."""
 MAX_FILES = 100_000
 _CHUNK = 2**20
+_LARGEST_READ = 16 * 2**20
+"""Bytes at once; contents are read by ``_CHUNK``, headers are small."""
 
 
 def write_archive(folder: Path, to: Path) -> None:
@@ -63,7 +65,7 @@ def read_archive(archive: Path, into: Path) -> int:
     seen: set[PurePosixPath] = set()
     room = MAX_BYTES
     try:
-        with tarfile.open(archive, mode="r:gz") as tar:
+        with _Bounded(archive, "rb") as raw, tarfile.open(fileobj=raw, mode="r:") as tar:
             for member in tar:
                 path = _path_of(member, seen)
                 seen.add(path)
@@ -76,11 +78,21 @@ def read_archive(archive: Path, into: Path) -> int:
                 assert source is not None  # a regular file
                 with target.open("xb") as file:
                     shutil.copyfileobj(source, file, _CHUNK)
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
         raise _refused(archive, str(error)) from error
     except OSError as error:
         raise _refused(archive, error.strerror or str(error)) from error
     return len(seen)
+
+
+class _Bounded(gzip.GzipFile):
+    """Refuses a header that wants to be read whole and is not small: a few bytes can unpack to all of the memory."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= _LARGEST_READ:
+            msg = "an entry's header is too large"
+            raise tarfile.TarError(msg)
+        return super().read(size)
 
 
 def _path_of(member: tarfile.TarInfo, seen: set[PurePosixPath]) -> PurePosixPath:

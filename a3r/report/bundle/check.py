@@ -16,7 +16,7 @@ from a3r.report.bundle import FORMAT, MANIFEST, REPORT, TRANSCRIPTS
 from a3r.report.bundle.archive import read_archive
 from a3r.report.files import read_file, read_records
 from a3r.report.records import Records
-from a3r.report.verify import Check, VerifyReport, verify
+from a3r.report.verify import UNFIT, Check, VerifyReport, verify
 
 MAX_TREE_BYTES = 256 * 2**20
 
@@ -33,7 +33,7 @@ def verify_bundle(archive: Path) -> VerifyReport:
         except A3RError as error:
             checks.append(Check("bundle is readable", ok=False, detail=error.message))
             return VerifyReport(tuple(checks), "nothing")
-        except (KeyError, ValueError, TypeError, AttributeError, OSError) as error:
+        except UNFIT as error:
             checks.append(Check("bundle fits together", ok=False, detail=repr(error)))
             return VerifyReport(tuple(checks), "nothing")
         return VerifyReport(tuple(checks), "self-consistent")

@@ -16,16 +16,17 @@ _FORMS = re.compile(
   | \b(?:ghp|gho|ghu|ghs|ghr|glpat|hf|xox[abprs]|github_pat|npm|pypi)[_-][A-Za-z0-9_-]{16,}
   | \bAKIA[0-9A-Z]{16}\b
   | \bAIza[0-9A-Za-z_-]{30,}
-  | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}
+  | (?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}
   | (?<=://)[^\s/:@"']+:[^\s/@"']+(?=@)
     """,
     re.VERBOSE | re.DOTALL,
 )
-_NAME = r"""(?:proxy-)?authorization | x-api-key | [a-z0-9_-]*(?:api[_-]?key|apikey|secret|password|passwd|access[_-]?token|auth[_-]?token)"""
+# A run of word characters is tried from its start only: a log of nothing but "a-a-a-" would take hours otherwise.
+_NAME = r"""[a-z0-9_-]*(?:authorization|api[_-]?key|apikey|secret|password|passwd|access[_-]?token|auth[_-]?token)"""
 _KEY = re.compile(rf"(?ix) {_NAME}")
 _NAMED = re.compile(
     rf"""(?ix)
-    (\b (?:{_NAME}) \\?["']? \s* [:=] \s* \\?["']? (?:bearer\s+|basic\s+)?)
+    ((?<![a-z0-9_-]) (?:{_NAME}) \\?["']? \s* [:=] \s* \\?["']? (?:bearer\s+|basic\s+)?)
     ((?!\[redacted\]|(?:bearer|basic)\s)[^\s"'\\,;&}}\]]{{6,}})
     """
 )

@@ -193,9 +193,19 @@ def _tar(*members: tuple[str, bytes, bytes]) -> bytes:
     return buffer.getvalue()
 
 
+def _greedy_header() -> bytes:
+    """A few kilobytes whose first header says that it is 3 GiB long, and has the beginning of that."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 3 << 30
+    return gzip.compress(info.tobuf(tarfile.USTAR_FORMAT) + bytes(1 << 20))
+
+
 @pytest.mark.parametrize(
     "data",
     [
+        _greedy_header(),
+        _tar(("manifest.json", b"[" * 200_000, tarfile.REGTYPE)),
+        _tar(("manifest.json", b'{"format": 1e999}', tarfile.REGTYPE)),
         b"",
         b"no gzip at all",
         gzip.compress(b"no tar at all" * 100),
@@ -245,6 +255,14 @@ def test_redaction_takes_secrets_and_leaves_the_rest(text: str, left: str | None
     assert redactor.text(text) == (text if left is None else left)
     assert redactor.count == (0 if left is None else 1)
     assert redactor.text(redactor.text(text)) == redactor.text(text)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "part", ["a-", "eyJ-", "eyJaaaaaaaa.", "-----BEGIN PRIVATE KEY-----", "://a:", "password "]
+)
+def test_redaction_of_a_log_of_repeats_takes_time_in_proportion_to_its_length(part: str):
+    assert len(Redactor((KNOWN,)).text(part * 20_000 + "\n")) > 0
 
 
 def test_redaction_keeps_bytes_that_are_no_text_and_the_value_of_a_secret_key_goes_whole():

@@ -1,5 +1,6 @@
 """Verification catches what was changed, offline, and says what it proves."""
 
+import os
 import random
 import subprocess
 import sys
@@ -176,6 +177,25 @@ def test_torn_records_are_a_false_check_and_not_a_crash(folder: Path, seal: Seal
     (folder / "manifest.json").write_text("{}")
     assert failed(folder).name == "manifest"
     assert failed(folder / "nowhere").detail.startswith("manifest.json can not be read")
+
+
+def test_links_and_pipes_in_place_of_files_are_a_false_check(folder: Path):
+    kept = {name: (folder / name).read_bytes() for name in ("report.md", "manifest.json")}
+    for name in kept:
+        (folder / name).unlink()
+        (folder / name).symlink_to("/dev/zero")
+        assert "no plain file" in failed(folder).detail
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        assert "no plain file" in failed(folder).detail
+        (folder / name).unlink()
+        (folder / name).write_bytes(kept[name])
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"format": 1e999, "sha256": {}}', "null", '"x"'])
+def test_a_manifest_that_is_no_manifest_is_a_false_check(folder: Path, text: str):
+    (folder / "manifest.json").write_text(text)
+    assert not failed(folder).ok
 
 
 def test_consistently_forged_report_passes_as_self_consistent_only(
