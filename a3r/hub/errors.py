@@ -24,6 +24,8 @@ def install(app: FastAPI) -> None:
     """Map the whole error tree of ``app``."""
     app.add_exception_handler(A3RError, _on_a3r_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(OverflowError, _on_unstorable)
+    app.add_exception_handler(UnicodeEncodeError, _on_unstorable)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(Exception, _on_defect)
 
@@ -45,6 +47,12 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     return answer(
         RequestInvalid(f"{request.url.path}: {where}: {first['msg']}.", hint="See /openapi.json.")
     )
+
+
+async def _on_unstorable(request: Request, _error: Exception) -> Response:
+    # JSON's whole numbers have no end, the database's have 64 bits; JSON can hold half a character, UTF-8 can not.
+    told = f"{request.url.path}: a number of more than 64 bits, or half a character, can not be stored."
+    return answer(RequestInvalid(told, hint="Send numbers below 2**63, and whole characters."))
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:

@@ -21,6 +21,8 @@ ALLOWED_SWARM = ("swarm.client", "swarm.protocol", "swarm.tasks")
 FORBIDDEN_NAMES = frozenset(
     {"eval", "exec", "compile", "__import__", "globals", "breakpoint", "input"}
 )
+UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What the parser says to code that is wrong, or nested thousands deep."""
 REQUIRED_FUNCTIONS = ("run_agent", "reward", "train", "evaluate", "main")
 
 
@@ -64,7 +66,7 @@ def check_source(
     """
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError) as error:
+    except UNPARSABLE as error:
         line = getattr(error, "lineno", None)
         return [
             f"does not parse: {getattr(error, 'msg', error)}" + (f" (line {line})" if line else "")
@@ -80,7 +82,7 @@ def top_functions(source: str) -> dict[str, str]:
     """Name -> code of each top-level function, without comments and layout; empty when the code does not parse."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    except UNPARSABLE:
         return {}
     return {n.name: ast.dump(n) for n in tree.body if isinstance(n, _FUNCTION)}
 
@@ -89,7 +91,7 @@ def words_of(source: str) -> frozenset[str]:
     """Every string constant, e.g. the names of the arguments that a client reads; empty when the code does not parse."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    except UNPARSABLE:
         return frozenset()
     return frozenset(text for n in ast.walk(tree) if (text := _text(n)) is not None)
 
