@@ -113,6 +113,7 @@ TOLD = frozenset(
         "engine_restarted",
         "server_restarted",
         "evaluator_restarted",
+        "gpus_not_free",
         "deviation",
     }
     | {"attempt_failed", "attempt_lost", "attempt_unreachable", "attempt_blocked", "late_result"}
@@ -131,10 +132,14 @@ def failing_log(body: Json) -> str | None:
     if not body["attempts"]:
         return None
     last = body["attempts"][-1]
-    there = [name for name in LOGS if last["logs"].get(name)]
+    further = sorted(n for n in last["logs"] if n.startswith(("client-", "server-")))
+    # A log that goes on elsewhere, or of one of several servers, is looked at first where the reason names it.
+    named = [n for n in further if not n.endswith(".tail")]
+    there = [name for name in (*named, *LOGS) if last["logs"].get(name)]
     if last["state"] not in BAD or not there:
         return None
     told = f"{last['failure'] or ''} {last['reason']}".lower()
-    name = next((name for name in there if name in told), there[0])
+    known = [name for name in there if name in LOGS] or there
+    name = next((name for name in there if name in told), known[0])
     # A log that went on in another file: its end came apart.
     return f"{name}.tail" if last["logs"].get(f"{name}.tail") else name

@@ -150,7 +150,7 @@ def list_workers(as_json: JsonOption = False) -> None:
     with reported(as_json=as_json), hub_client() as client:
         body: Json = {"workers": client.get("daemon")["workers"]}
         rows = [_line(worker) for worker in body["workers"]]
-        head = ("worker", "host", "slots", "gpus", "wanted", "last word")
+        head = ("worker", "host", "slots", "gpus", "wanted", "last word", "trouble")
         words = table(rows, head) if rows else ["no worker has registered yet"]
         emit(body, words, as_json=as_json)
 
@@ -165,6 +165,7 @@ def _line(worker: Json) -> tuple[Any, ...]:
         gpus,
         worker["state"],
         f"{worker['silent_s']} s ago",
+        worker.get("trouble", ""),
     )
 
 

@@ -123,6 +123,8 @@ class HeartbeatRequest(Message):
     worker_id: str
     attempts: list[AttemptReport]
     wait_s: float = 0.0
+    trouble: str = ""
+    """Why the worker takes nothing new, in words: its disk is full. Empty = it takes work."""
 
 
 class Command(Message):

@@ -83,6 +83,7 @@ def _api_router(hub: Hub) -> APIRouter:
             {
                 **w.model_dump(mode="json"),
                 "silent_s": round(now - hub.heard.get(w.id, w.seen_at), 1),
+                "trouble": hub.troubles.get(w.id, ""),
             }
             for w in hub.store.workers()
         ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from a3r.core.errors import StoreError
 from a3r.core.pools import PoolKind, PoolOptions
 from a3r.core.ports import Clock
 from a3r.core.types import ReviewMode
@@ -17,9 +19,11 @@ from a3r.hub.tokens import HubTokens
 from a3r.store.store import Store
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
+MOST_TROUBLE = 500
 BRIDGE_WAIT_S = 1.0
-POLL_GAP_S = 0.05
+BURST_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,17 @@ class Hub:
     hooks: Hooks
     clock: Clock
     changes: Changes = field(default_factory=Changes)
+    """Any write of the store."""
+    work: Changes = field(default_factory=Changes)
+    """A write after which some attempt may be claimed."""
+    orders: Changes = field(default_factory=Changes)
+    """A write after which some worker is to be told something."""
     heard: dict[str, float] = field(default_factory=dict[str, float])
     """Worker id -> Unix seconds of its last word to this process; in memory, because nothing is decided by it."""
+    _ended: threading.Event = field(default_factory=threading.Event, repr=False)
+
+    troubles: dict[str, str] = field(default_factory=dict[str, str])
+    """Worker id -> why it takes nothing new, as it last said; likewise in memory."""
 
     def follow_store(self) -> None:
         """Pass the store's commits on to the long polls, from a thread that ends with ``close``."""
@@ -83,38 +96,61 @@ class Hub:
             count = self.store.changed.wait(seen, BRIDGE_WAIT_S)
             if count != seen:
                 seen = count
-                self.changes.notify()
+                self._pass_on()
+                # Writes come in bursts; a look a burst is enough.
+                self._ended.wait(BURST_S)
+
+    def _pass_on(self) -> None:
+        """Wake those whom the writes may concern. Hundreds of workers wait: waking all for each write would be quadratic."""
+        self.changes.notify()
+        try:
+            claimable, orders = self.store.has_claimable(), self.store.has_orders()
+        except StoreError as error:
+            logger.warning("who waits for work is told to look: %s", error)
+            claimable = orders = True
+        if claimable:
+            self.work.notify()
+        if orders:
+            self.orders.notify()
 
     def close(self) -> None:
         """Let every long poll go. Safe to call twice."""
-        self.changes.close()
+        self._ended.set()
+        for changes in (self.changes, self.work, self.orders):
+            changes.close()
         self.store.changed.notify()
 
-    def hear(self, worker_id: str) -> None:
-        """Note that a worker spoke."""
+    def hear(self, worker_id: str, trouble: str | None = None) -> None:
+        """Note that a worker spoke, and what it said of its own state; None = nothing."""
         self.heard[worker_id] = self.clock.time()
+        if trouble is not None:
+            self.troubles[worker_id] = trouble[:MOST_TROUBLE]
 
     def changed(self) -> None:
         """Tell the leader that there may be something to do; waiters are woken by the store's own count."""
         self.hooks.on_change()
 
     async def poll(
-        self, look: Callable[[], T | None], wait_s: float, gone: Callable[[], Awaitable[bool]]
+        self,
+        look: Callable[[], T | None],
+        wait_s: float,
+        gone: Callable[[], Awaitable[bool]],
+        changes: Changes | None = None,
     ) -> T | None:
         """Return ``look()`` as soon as it is not None, or None after ``wait_s`` (at most ``max_wait_s``).
 
-        ``gone`` is asked before each look, so that nothing is handed to a caller who has left.
+        ``gone`` is asked before each look, so that nothing is handed to a caller who has left. ``changes``: which ones are worth
+        a look; None = all.
         """
+        changes = changes or self.changes
         clock = asyncio.get_running_loop()
         deadline = clock.time() + min(max(wait_s, 0.0), self.settings.max_wait_s)
         while True:
-            seen = self.changes.count
+            seen = changes.count
             if await gone():
                 return None
             found = await asyncio.to_thread(look)
             left = deadline - clock.time()
-            if found is not None or left <= 0 or self.changes.closed:
+            if found is not None or left <= 0 or changes.closed:
                 return found
-            await self.changes.wait(seen, left)
-            # Writes come in bursts; a look a burst is enough.
-            await asyncio.sleep(min(POLL_GAP_S, max(left, 0.0)))
+            await changes.wait(seen, left)

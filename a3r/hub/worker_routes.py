@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from a3r.core.errors import Conflict, NotFound
 from a3r.core.placement import Offer
-from a3r.core.types import TERMINAL_ATTEMPTS, AttemptState, CampaignState
+from a3r.core.types import TERMINAL_ATTEMPTS, AttemptState
 from a3r.core.wire import (
     PROTOCOL,
     AttemptReport,
@@ -110,13 +110,10 @@ def _add_claim(router: APIRouter, hub: Hub) -> None:
         offer = Offer(request.free_slots, gpus, others)
 
         def look() -> AttemptRow | None:
-            # Looking is a read; only a claim that can succeed takes the writer (and wakes everyone who waits).
-            if not _may_claim(hub):
-                return None
             now = hub.clock.time()
             return hub.store.claim_attempt(request.worker_id, now, settings.lease_s, offer)
 
-        attempt = await hub.poll(look, request.wait_s, http.is_disconnected)
+        attempt = await hub.poll(look, request.wait_s, http.is_disconnected, hub.work)
         if attempt is None:
             return ClaimReply()
         hub.changed()
@@ -128,14 +125,14 @@ def _add_heartbeat(router: APIRouter, hub: Hub) -> None:
     async def heartbeat(request: HeartbeatRequest, http: Request) -> HeartbeatReply:
         """Renew leases; answers with commands, at once when there are any."""
         await asyncio.to_thread(as_worker, hub, http, request.worker_id)
-        hub.hear(request.worker_id)
+        hub.hear(request.worker_id, request.trouble)
         refused = await asyncio.to_thread(_renew_all, hub, request)
 
         def look() -> list[Command] | None:
             stops = _wanted_stops(hub, request.attempts, refused)
             return [*refused, *stops, *wanted_answers(hub, request.worker_id)] or None
 
-        commands = await hub.poll(look, request.wait_s, http.is_disconnected)
+        commands = await hub.poll(look, request.wait_s, http.is_disconnected, hub.orders)
         return HeartbeatReply(
             commands=commands or [],
             hub_epoch=hub.settings.epoch,
@@ -256,22 +253,6 @@ def _further_code(hub: Hub, row: BlueprintRow) -> dict[str, str]:
         for b in hub.store.blueprints(row.campaign_id)
     }
     return {f"client:{name}": known[tree] for name, tree in wanted.items() if tree in known}
-
-
-def _may_claim(hub: Hub) -> bool:
-    """Whether some running campaign has an attempt queued and room for it."""
-    for campaign in hub.store.campaigns():
-        if campaign.state is not CampaignState.RUNNING or campaign.stop_requested_at is not None:
-            continue
-        by_state = hub.store.pending_work(campaign.id).attempts_by_state
-        held = sum(
-            len(rows)
-            for state, rows in by_state.items()
-            if state not in TERMINAL_ATTEMPTS and state is not AttemptState.QUEUED
-        )
-        if by_state.get(AttemptState.QUEUED) and held < campaign.capacity:
-            return True
-    return False
 
 
 def _file_deviations(hub: Hub, attempt_id: str, events: list[EventReport]) -> None:

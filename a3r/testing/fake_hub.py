@@ -66,6 +66,7 @@ class FakeHub:
         self.answers: dict[int, CommandAnswer] = {}
         self.claims: list[ClaimRequest] = []
         self.wanted = WorkerState.ACTIVE
+        self.troubles: dict[str, str] = {}
         self._fencing = itertools.count(1)
         self._guard = threading.Lock()
 
@@ -119,6 +120,7 @@ class FakeHub:
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
         """Note the reports; answer with commands. Does not wait."""
         with self._here():
+            self.troubles[request.worker_id] = request.trouble
             commands: list[Command] = []
             for report in request.attempts:
                 attempt = self.attempts.get(report.attempt_id)

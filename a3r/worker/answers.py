@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from a3r.worker.folder import AttemptFolder
 from a3r.worker.members import Member
 from a3r.worker.prepare import admin_token
 from a3r.worker.processes import read_json
+from a3r.worker.redaction import Redactor, redactor_of
 from swarm.client import SwarmClient
 from swarm.protocol.errors import SwarmError
 
@@ -41,12 +42,18 @@ class TraceOf(BaseModel):
     episode_id: str = Field(min_length=1, max_length=200)
 
 
-def answer(command: Command, runs: Path, worker_id: str) -> CommandAnswer:
-    """The answer to a question; never raises for what a question or a host may hold: the reason is in ``error`` then."""
+def answer(
+    command: Command, runs: Path, worker_id: str, environ: Mapping[str, str] | None = None
+) -> CommandAnswer:
+    """The answer to a question; never raises for what a question or a host may hold: the reason is in ``error`` then.
+
+    ``environ``: the worker's own environment; secrets that are found there are taken out of what is told.
+    """
     try:
         folder = AttemptFolder.of(runs, command.attempt_id)
         kinds = {"fetch_log": _log, "fetch_trace": _trace}
-        result = kinds[command.kind](folder, command.args)
+        redactor = redactor_of(folder, environ or {})
+        result = kinds[command.kind](folder, command.args, redactor)
     except (A3RError, SwarmError, OSError, ValueError, KeyError) as error:
         said = f"{type(error).__name__}: {error}"[:2000]
         if isinstance(error, ValidationError):
@@ -55,17 +62,16 @@ def answer(command: Command, runs: Path, worker_id: str) -> CommandAnswer:
     return CommandAnswer(worker_id=worker_id, ok=True, result=result)
 
 
-def _log(folder: AttemptFolder, args: dict[str, Any]) -> dict[str, Any]:
+def _log(folder: AttemptFolder, args: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     asked = LogRange.model_validate(args)
-    with folder.log(asked.name).open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        begin = max(0, size + asked.offset) if asked.offset < 0 else min(asked.offset, size)
-        file.seek(begin)
-        data = file.read(asked.limit)
+    path = folder.log(asked.name)
+    size = path.stat().st_size
+    begin = max(0, size + asked.offset) if asked.offset < 0 else min(asked.offset, size)
+    data = redactor.read(path, begin, asked.limit, everything=False)
     return {"data_b64": base64.b64encode(data).decode(), "offset": begin, "size": size}
 
 
-def _trace(folder: AttemptFolder, args: dict[str, Any]) -> dict[str, Any]:
+def _trace(folder: AttemptFolder, args: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     """Of the server that has the episode; a swarm's episodes have ids of their own."""
     asked = TraceOf.model_validate(args)
     error: Exception = FileNotFoundError(
@@ -79,7 +85,8 @@ def _trace(folder: AttemptFolder, args: dict[str, Any]) -> dict[str, Any]:
         url, token = str(ready["url"]), admin_token(member)
         with SwarmClient(url, token, timeout_s=TRACE_DEADLINE_S) as client:
             try:
-                return {"trace": client.trace(asked.episode_id).model_dump(mode="json")}
+                told = client.trace(asked.episode_id).model_dump(mode="json")
+                return {"trace": redactor.value(told)}
             except SwarmError as refused:
                 error = refused
     raise error

@@ -7,7 +7,7 @@ that looks again. Phases: preparing -> running -> evaluating -> stopping -> fini
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from a3r.blueprints.model import Blueprint
 from a3r.core.errors import A3RError, BlueprintError, HubUnreachable
@@ -53,6 +53,7 @@ class AttemptRunner:
         fetch: Callable[[str], bytes],
         launcher: Launcher,
         clock: Clock,
+        busy_gpus: Callable[[Sequence[int]], list[int]] = lambda _: [],
     ) -> None:
         """Take up the attempt whose ``attempt.json`` is in ``folder``.
 
@@ -61,6 +62,7 @@ class AttemptRunner:
             fetch: returns the bytes of an artifact by its sha256; may raise HubUnreachable.
             launcher: starts processes.
             clock: wall and monotonic time.
+            busy_gpus: of these GPUs, those that are in use now.
         """
         self.folder, self.clock = folder, clock
         self.spec = folder.spec()
@@ -72,7 +74,9 @@ class AttemptRunner:
         starter = Starter(folder, self.spec, self.blueprint, launcher)
         self.keeper = Keeper(folder, self.memo, self.events, repair, starter, launcher)
         self._launcher = launcher
-        self._fetch = fetch
+        self._fetch, self._busy_gpus = fetch, busy_gpus
+        self.calm = 0
+        """Ticks since something was decided or seen."""
         self._stop_asked: tuple[str, bool, FailureClass] | None = None
 
     # -- what others may ask at any time ----------------------------------------------------------------------
@@ -128,9 +132,15 @@ class AttemptRunner:
                 phases[self.memo.phase]()
         except AttemptOver as over:
             self._end(over)
+        self.calm += 1
         if self.memo != before:
+            self.calm = 0
             self.folder.save_memo(self.memo)
         return self.finished
+
+    def supervisors(self) -> list[tuple[int, int]]:
+        """(pid, start time) of those that keep a living process of the attempt: their end is news."""
+        return [found for p in self.folder.processes() if (found := p.supervisor()) is not None]
 
     def give_up(self, over: AttemptOver) -> None:
         """End the attempt for a reason that no tick found."""
@@ -259,6 +269,16 @@ class AttemptRunner:
             return 0
         return reap(self.spec.nonce, self._launcher.environ.get("PATH"))
 
+    def _measure_gpus(self) -> None:
+        """Say whether the GPUs are free again; the hub's table is no proof, and a person may have to look."""
+        gpus = self.spec.gpus
+        if not gpus:
+            return
+        busy = self._busy_gpus(gpus)
+        kind = "gpus_not_free" if busy else "gpus_returned"
+        told = {"gpus": " ".join(map(str, gpus)), "in_use": " ".join(map(str, busy))}
+        self.events.add("worker", kind, **told)
+
     def _stop(self) -> None:
         for process in self.keeper.living():
             process.terminate()
@@ -268,6 +288,7 @@ class AttemptRunner:
         left = sum(process.sweep() for process in orphaned)
         left += sweep({NONCE: self.spec.nonce}) + self._end_containers()
         self.events.add("worker", "processes_gone", leftovers_ended=left)
+        self._measure_gpus()
         for log in sorted((self.folder.path / "logs").glob("*.log")):
             keep_tail(log)
         proven = read_json(self.folder.path / "proof.json") or {}

@@ -21,6 +21,11 @@ from a3r.worker.processes import read_json
 from a3r.worker.supervisor import write_json
 
 
+def lock_file(home: Path) -> Path:
+    """The file that the worker of a workspace holds locked."""
+    return home / "worker" / "lock"
+
+
 @contextmanager
 def worker_lock(home: Path) -> Generator[str]:
     """Hold the workspace's worker lock; yields the worker's id. The kernel frees the lock however the process ends.
@@ -34,7 +39,7 @@ def worker_lock(home: Path) -> Generator[str]:
     folder = home / "worker"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / "lock").open("a+", encoding="utf-8")
+        file = lock_file(home).open("a+", encoding="utf-8")
     except OSError as error:
         raise WorkspaceError(
             f"The workspace {str(home)!r} cannot be written: {error.strerror}.",

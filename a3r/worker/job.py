@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from a3r.worker.attempt import AttemptRunner
+from a3r.worker.endings import Endings
+from a3r.worker.fitness import free_bytes
 from a3r.worker.gpus import GpuOffice
 from a3r.worker.uplink import AttemptUplink, Backoff
 
 TICK_S = 0.5
+CALM_TICKS = 10
+"""Ticks without news after which the looks become rarer: the kernel tells of ends, and the rest is not urgent."""
+MOST_TICKS_APART = 4.0
 
 
 @dataclass
@@ -21,6 +27,8 @@ class Job:
     uplink: AttemptUplink
     slots: int
     thread: threading.Thread | None = None
+    endings: Endings = field(default_factory=Endings)
+    """Wakes the thread when a process of the attempt ends."""
     backoff: Backoff = field(default_factory=Backoff)
     send_after: float = 0.0
     """Monotonic seconds before which its evidence is not sent again."""
@@ -40,6 +48,8 @@ class WorkerSettings:
     tick_s: float = TICK_S
     gpus: GpuOffice | None = None
     """Measures this host's GPUs; None = it offers none."""
+    free_bytes: Callable[[Path], int] = free_bytes
+    """Bytes that are free in a folder."""
     pool: str = ""
     pool_job: str = ""
     """Who asked for this worker; empty: a person, or the daemon."""

@@ -12,9 +12,10 @@ from pathlib import Path
 from types import FrameType
 
 from a3r.core.ports import Hub, Terminal
+from a3r.core.presence import Presence
 from a3r.core.types import FailureClass
 from a3r.worker.gpus import GpuOffice
-from a3r.worker.identity import default_slots, inventory, worker_lock
+from a3r.worker.identity import default_slots, inventory, lock_file, worker_lock
 from a3r.worker.job import WorkerSettings
 from a3r.worker.worker import Worker
 
@@ -102,7 +103,14 @@ def _work(
     logger.info(
         "worker %s works with %d slots in %s", settings.worker_id, settings.slots, settings.home
     )
+    presence = Presence(lock_file(settings.home))
     while not asked.once.wait(LOOK_S):
+        if presence.gone():
+            why = f"the workspace {str(settings.home)!r} was deleted under the worker"
+            logger.error("%s: leaving", why)
+            worker.abandon(why)
+            worker.leave()
+            return False
         if worker.may_leave():
             logger.info("this worker was removed, and nothing is left to do")
             break

@@ -135,6 +135,13 @@ class Process:
         except OSError:
             return None
 
+    def supervisor(self) -> tuple[int, int] | None:
+        """(pid, start time) of what keeps it; None before the start record and after the exit record."""
+        start = read_json(self.folder / "start.json")
+        if start is None or (self.folder / "exit.json").exists():
+            return None
+        return int(start["supervisor"]["pid"]), int(start["supervisor"]["start_time"])
+
     def exit(self) -> ExitRecord:
         """The exit record; ``unknown`` when there is none. Meaningful once the state is EXITED or UNKNOWN."""
         raw = read_json(self.folder / "exit.json")

@@ -9,15 +9,16 @@ from __future__ import annotations
 import base64
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from a3r.core.errors import A3RError, Conflict, NotFound
 from a3r.core.ports import Hub
 from a3r.core.types import FailureClass
-from a3r.core.wire import EventsRequest, FinishReport, LogChunk, StepsRequest
+from a3r.core.wire import EventReport, EventsRequest, FinishReport, LogChunk, StepsRequest
 from a3r.worker.folder import AttemptFolder
+from a3r.worker.redaction import Redactor, redactor_of
 from a3r.worker.supervisor import write_json
 
 logger = logging.getLogger(__name__)
@@ -46,8 +47,23 @@ class Sent(BaseModel):
 class AttemptUplink:
     """The evidence of one attempt. One thread at a time; ``refuse`` may come from another."""
 
-    def __init__(self, folder: AttemptFolder, hub: Hub, on_refused: Callable[[str], None]) -> None:
-        """``on_refused`` is told once, with the reason, when the hub does not want the attempt any more."""
+    def __init__(
+        self,
+        folder: AttemptFolder,
+        hub: Hub,
+        on_refused: Callable[[str], None],
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            folder: the attempt's.
+            hub: who gets the evidence.
+            on_refused: told once, with the reason, when the hub does not want the attempt any more.
+            environ: the worker's own environment, where secrets are looked up: they are taken out of what is sent.
+        """
+        self._environ = environ or {}
+        self._redactor = Redactor()
         self._folder, self._hub, self._on_refused = folder, hub, on_refused
         spec = folder.spec()
         self._id, self._fencing = spec.attempt_id, spec.fencing_token
@@ -73,6 +89,7 @@ class AttemptUplink:
         before = self.sent.model_copy(deep=True)
         # Whether it is finished is asked first: what was written before the finish report is then all there.
         finish = self._folder.finish()
+        self._redactor = redactor_of(self._folder, self._environ)
         try:
             self._send_events()
             self._send_steps()
@@ -105,6 +122,8 @@ class AttemptUplink:
 
     def _send_finish(self, finish: FinishReport) -> None:
         try:
+            told = self._redactor.value(finish.model_dump(mode="json"))
+            finish = FinishReport.model_validate(told)
             self._hub.finish(self._id, finish)
         except Conflict as error:
             if not error.details.get("missing"):
@@ -120,7 +139,9 @@ class AttemptUplink:
     def _send_events(self) -> None:
         new = self._folder.events()[self.sent.events :]
         if new:
-            self._hub.events(self._id, EventsRequest(fencing_token=self._fencing, events=new))
+            told = [self._redactor.value(event.model_dump(mode="json")) for event in new]
+            events = [EventReport.model_validate(event) for event in told]
+            self._hub.events(self._id, EventsRequest(fencing_token=self._fencing, events=events))
             self.sent.events += len(new)
 
     def _send_steps(self) -> None:
@@ -140,7 +161,7 @@ class AttemptUplink:
     def _send_logs(self, *, everything: bool) -> None:
         for name in self._log_names():
             left = 10**6 if everything else CHUNKS_A_PASS
-            while left and self._send_chunk(name):
+            while left and self._send_chunk(name, everything=everything):
                 left -= 1
 
     def _log_names(self) -> list[str]:
@@ -149,16 +170,14 @@ class AttemptUplink:
         logs = [p.stem for p in found if p.suffix == ".log" and not p.name.startswith(".")]
         return logs + [p.name for p in found if p.suffix == ".tail" and not p.name.startswith(".")]
 
-    def _send_chunk(self, name: str) -> bool:
+    def _send_chunk(self, name: str, *, everything: bool) -> bool:
         """Send the next piece of a log; False when there was none."""
         offset = self.sent.logs.get(name, 0)
         tail = self._folder.path / "logs" / name
         path = tail if tail.suffix == ".tail" else self._folder.log(name)
         if not path.exists():
             return False
-        with path.open("rb") as file:
-            file.seek(offset)
-            data = file.read(CHUNK_BYTES)
+        data = self._redactor.read(path, offset, CHUNK_BYTES, everything=everything)
         if not data:
             return False
         chunk = LogChunk(

@@ -6,6 +6,9 @@ leaves its attempts running; the next worker of the workspace takes them up.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import functools
 import logging
 import threading
 import time
@@ -17,13 +20,22 @@ from a3r.core.clock import SystemClock
 from a3r.core.errors import A3RError, HubUnreachable
 from a3r.core.ports import Clock, Hub, Terminal
 from a3r.core.types import FailureClass, WorkerState
-from a3r.core.wire import AttemptSpec, ClaimRequest, Command, HeartbeatRequest, WorkerRegistration
+from a3r.core.wire import (
+    AttemptSpec,
+    ClaimRequest,
+    Command,
+    FinishReport,
+    HeartbeatRequest,
+    WorkerRegistration,
+)
 from a3r.worker.answers import answer
 from a3r.worker.attempt import AttemptRunner
+from a3r.worker.fitness import disk_trouble
 from a3r.worker.folder import AttemptFolder
-from a3r.worker.job import Job, WorkerSettings
-from a3r.worker.processes import Launcher
+from a3r.worker.job import CALM_TICKS, MOST_TICKS_APART, Job, WorkerSettings
+from a3r.worker.processes import Launcher, sweep
 from a3r.worker.repair import AttemptOver
+from a3r.worker.supervisor import NONCE
 from a3r.worker.uplink import AttemptUplink, Backoff
 
 logger = logging.getLogger(__name__)
@@ -65,6 +77,7 @@ class Worker:
         """What a person wants of this worker, as the hub last said."""
         self._heartbeat_s = 2.0
         self._epoch = ""
+        self._trouble = ""
         self._threads: list[threading.Thread] = []
 
     @property
@@ -101,6 +114,8 @@ class Worker:
         """Stop working and leave the attempts running. Waits for a claim that is under way."""
         self._ending.set()
         self._news.set()
+        for job in self._all_jobs():
+            job.endings.wake()
         ends = time.monotonic() + timeout_s
         jobs = [job.thread for job in self._all_jobs() if job.thread is not None]
         for thread in [*self._threads, *jobs]:
@@ -137,6 +152,7 @@ class Worker:
         jobs = self._all_jobs()
         for job in jobs:
             job.runner.request_stop(reason, failure=failure)
+            job.endings.wake()
         ends = time.monotonic() + timeout_s
         while time.monotonic() < ends and not all(job.runner.finished for job in jobs):
             time.sleep(0.1)
@@ -144,6 +160,22 @@ class Worker:
         while time.monotonic() < reported_by and self._all_jobs():
             time.sleep(0.1)
         return all(job.runner.finished for job in jobs)
+
+    def abandon(self, reason: str) -> None:
+        """The attempts' folders are gone, and their evidence with them: end what still runs and tell the hub."""
+        self._ending.set()
+        for job in self._all_jobs():
+            spec = job.runner.spec
+            ended = sweep({NONCE: spec.nonce})
+            logger.error("%s: %s; %d processes were ended", spec.attempt_id, reason, ended)
+            told = FinishReport(
+                fencing_token=spec.fencing_token,
+                outcome="failed",
+                failure=FailureClass.HOST_LOST,
+                reason=reason,
+            )
+            with contextlib.suppress(A3RError):
+                self._hub.finish(spec.attempt_id, told)
 
     def may_leave(self) -> bool:
         """Whether this worker was removed and has nothing left to do: its evidence is delivered."""
@@ -171,10 +203,11 @@ class Worker:
         self._take(folder, adopted=False)
 
     def _take(self, folder: AttemptFolder, *, adopted: bool) -> None:
-        runner = AttemptRunner(folder, self._hub.artifact, self._launcher, self._clock)
-        uplink = AttemptUplink(
-            folder, self._hub, lambda reason: runner.request_stop(reason, forget=True)
-        )
+        office = self.settings.gpus
+        measured = {} if office is None else {"busy_gpus": office.busy}
+        runner = AttemptRunner(folder, self._hub.artifact, self._launcher, self._clock, **measured)
+        refused = functools.partial(runner.request_stop, forget=True)
+        uplink = AttemptUplink(folder, self._hub, refused, self._launcher.environ)
         if uplink.over and runner.finished:
             return
         if adopted and not runner.finished:
@@ -202,10 +235,18 @@ class Worker:
                 if failures >= MAX_TICK_FAILURES:
                     _give_up(job, error)
             entered, phase = job.runner.memo.phase != phase, job.runner.memo.phase
-            if failures or not entered:  # a new phase has something to do at once
+            if failures:
                 self._ending.wait(self.settings.tick_s * min(8, 1 + failures))
+            elif not entered:  # a new phase has something to do at once
+                job.endings.wait(job.runner.supervisors(), self._between_looks(job))
         job.runner.close()
+        job.endings.close()
         self._news.set()
+
+    def _between_looks(self, job: Job) -> float:
+        """Seconds: more and more while nothing happens, for an end of a process is told by the kernel."""
+        times = min(MOST_TICKS_APART, max(1.0, job.runner.calm / CALM_TICKS))
+        return self.settings.tick_s * times
 
     def _all_jobs(self) -> list[Job]:
         with self._guard:
@@ -234,7 +275,7 @@ class Worker:
         if not self._registered:
             self._register()
         free = self.free_slots()
-        if free <= 0:
+        if free <= 0 or self.trouble():
             self._ending.wait(IDLE_S)
             return
         began = time.monotonic()
@@ -250,9 +291,31 @@ class Worker:
             )
         )
         if spec is not None:
-            self.accept(spec)
+            self._accept_or_decline(spec)
         elif time.monotonic() - began < IDLE_S:
             self._ending.wait(IDLE_S)  # a hub that does not hold requests must not be hammered
+
+    def _accept_or_decline(self, spec: AttemptSpec) -> None:
+        """Begin it; what cannot be put on file here is given back with the reason, not kept in silence until its lease is over."""
+        try:
+            self.accept(spec)
+        except (OSError, ValueError) as error:
+            logger.exception("%s cannot be taken", spec.attempt_id)
+            full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+            found = FailureClass.DISK_FULL if full else FailureClass.ENVIRONMENT
+            why = f"the worker could not put it on file: {error}"
+            told = FinishReport(
+                fencing_token=spec.fencing_token, outcome="failed", failure=found, reason=why
+            )
+            self._hub.finish(spec.attempt_id, told)
+
+    def trouble(self) -> str:
+        """Why nothing new can be taken, in words; empty = it can. Logged when it changes."""
+        found = disk_trouble(self.settings.home, self.settings.free_bytes)
+        if found != self._trouble:
+            logger.warning("%s", found or "there is room on the disk again")
+        self._trouble = found
+        return found
 
     def _gpus(self) -> tuple[list[int], list[dict[str, Any]]]:
         """What is measured free now; a GPU of an attempt whose processes may still live is not offered."""
@@ -299,6 +362,7 @@ class Worker:
                 worker_id=self.settings.worker_id,
                 attempts=reports,
                 wait_s=self._heartbeat_s if reports else 0.0,
+                trouble=self.trouble(),
             )
         )
         if reply.hub_epoch != self._epoch:
@@ -310,7 +374,10 @@ class Worker:
 
     def _obey(self, command: Command) -> None:
         if command.kind in ("fetch_log", "fetch_trace"):
-            self._hub.answer(command.id, answer(command, self.runs, self.settings.worker_id))
+            self._hub.answer(
+                command.id,
+                answer(command, self.runs, self.settings.worker_id, self._launcher.environ),
+            )
             return
         job = self._jobs.get(command.attempt_id)
         if job is None:
@@ -320,6 +387,7 @@ class Worker:
         job.runner.request_stop(
             command.reason or "the hub asked for it", forget=command.kind == "forget_attempt"
         )
+        job.endings.wake()
 
     def _uplink_forever(self) -> None:
         while not self._ending.is_set():

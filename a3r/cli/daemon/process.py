@@ -18,7 +18,7 @@ from pathlib import Path
 from a3r.cli.daemon.door import Door, door_of
 from a3r.cli.daemon.language_model import models_of
 from a3r.cli.daemon.local_worker import LocalWorker
-from a3r.cli.daemon.lock import daemon_lock
+from a3r.cli.daemon.lock import LOCK_FILE, daemon_lock
 from a3r.cli.daemon.pools import PoolThread
 from a3r.cli.daemon.serving import HubServer
 from a3r.cli.daemon.starting import FAILURE_FILE
@@ -28,6 +28,7 @@ from a3r.cli.terminal import terminal_or_none
 from a3r.core.clock import SystemClock
 from a3r.core.errors import A3RError, Conflict
 from a3r.core.ports import Clock
+from a3r.core.presence import Presence
 from a3r.core.settings import Settings, resolve_settings
 from a3r.core.workspace import Workspace
 from a3r.hosts.links import Links
@@ -99,10 +100,11 @@ def leader_tick(store: Store, clock: Clock, workspace: Workspace) -> bool:
 
 def job_threads(store: Store, clock: Clock, workspace: Workspace, settings: Settings) -> JobThreads:
     """Who does the leader's long work, with the language model of the settings."""
+    from a3r.adapters.web_page import read_page
     from a3r.leader.handlers import leader_handlers
 
     model, fallbacks = models_of(settings, os.environ)
-    runner = JobRunner(store, clock, workspace, model, leader_handlers(), fallbacks)
+    runner = JobRunner(store, clock, workspace, model, leader_handlers(), fallbacks, read_page)
     return JobThreads(runner)
 
 
@@ -148,6 +150,7 @@ def _serve(
         ticker.also(lambda: fire_due(store, clock, reader), SCHEDULES_S)
         ticker.also(links.tend)
         server = HubServer(sock, tuple(zip(doors, outside, strict=True)))
+        ticker.also(partial(_leave_when_gone, Presence(workspace.daemon / LOCK_FILE), server))
         pools = PoolThread(store, clock, workspace.root, given.pools_s, door)
         _run_server(workspace, store, tokens, settings, server, sock, ticker, worker, jobs, pools)
     finally:
@@ -155,6 +158,15 @@ def _serve(
         for one in (sock, *outside):
             one.close()
         store.close()
+
+
+def _leave_when_gone(presence: Presence, server: HubServer) -> bool:
+    """A daemon whose workspace was deleted would serve what nobody can find again."""
+    if not presence.gone():
+        return False
+    logger.error("The workspace was deleted under the daemon (%s): ending.", presence.path)
+    server.stop()
+    return True
 
 
 def _run_server(

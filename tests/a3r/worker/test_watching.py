@@ -86,7 +86,7 @@ def test_a_stop_rule_with_outcome_fail_ends_the_run_without_a_result(lab):
 @linux
 @pytest.mark.timeout(120)
 def test_a_client_that_hangs_once_is_started_again_at_the_stall_deadline_and_the_run_succeeds(lab):
-    limits = {"stall_deadline_s": 3}
+    limits = {"stall_deadline_s": 10}
     attempt = lab.queue(lab.blueprint(trouble={"1": "hang"}, limits=limits))
     lab.worker()
     report = lab.finished(attempt, 100)
