@@ -40,6 +40,10 @@ GAP_S = 0.05
 """Between two looks: writes come in bursts."""
 
 
+ReadPage = Callable[[str], str]
+"""(http address) -> the page's text; raises A3RError."""
+
+
 @dataclass(frozen=True)
 class JobContext:
     """What a handler works with."""
@@ -50,6 +54,8 @@ class JobContext:
     desk: Desk
     job: JobRow
     campaign: CampaignRow
+    read_page: ReadPage | None = None
+    """None: addresses are not read."""
 
     @property
     def goal_dir(self) -> Path:
@@ -72,6 +78,7 @@ class JobRunner:
     handlers: Mapping[str, Handler]
     fallbacks: Sequence[LanguageModel] = ()
     """Asked in order when ``model`` gives no reply."""
+    read_page: ReadPage | None = None
     _stranded: list[str] = field(default_factory=list[str])
 
     def recover(self) -> None:
@@ -115,7 +122,9 @@ class JobRunner:
         desk = Desk(
             self.store, self.model, campaign.id, limits, scope=scope, fallbacks=self.fallbacks
         )
-        return JobContext(self.store, self.clock, self.workspace, desk, job, campaign)
+        return JobContext(
+            self.store, self.clock, self.workspace, desk, job, campaign, self.read_page
+        )
 
     def _do(self, job: JobRow) -> None:
         context = self.context(job)

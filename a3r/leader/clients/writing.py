@@ -23,6 +23,7 @@ from a3r.core.hashing import content_hash, tree_hash
 from a3r.core.llm import ModelMessage
 from a3r.leader.clients.examination import Examination, Examiner
 from a3r.leader.clients.files import File, write_files
+from a3r.leader.clients.references import pages_of
 from a3r.leader.clients.shelf import Shelf
 from a3r.leader.experiment import ITEM_SEED, client_arguments
 from a3r.leader.generate import ENTRY
@@ -130,10 +131,11 @@ def _written(
 ) -> tuple[Draft, Examination, int]:
     """Ask for drafts until one has no problems."""
     places = [resolved(p, context.goal_dir) for p in (goal.code, *goal.reference) if _is_path(p)]
-    shelf = Shelf(tuple(p for p in places if p.exists()))
+    pages = pages_of(context, goal)
+    shelf = Shelf((*(p for p in places if p.exists()), *pages.values()))
     messages = [
         ModelMessage(role="system", content=skill_text()),
-        ModelMessage(role="user", content=_order(context, goal, shelf)),
+        ModelMessage(role="user", content=_order(context, goal, shelf, pages)),
     ]
     found = Examination([])
     for number in range(1, MAX_DRAFTS + 1):
@@ -180,7 +182,7 @@ def _findings(found: Examination) -> str:
     return f"This is not fit for review yet. Hand in every file again, with these mended.\n{told}"
 
 
-def _order(context: JobContext, goal: GoalSpec, shelf: Shelf) -> str:
+def _order(context: JobContext, goal: GoalSpec, shelf: Shelf, pages: dict[str, Path]) -> str:
     """What is to be written."""
     given = client_arguments(goal, {})
     fields = {
@@ -194,6 +196,7 @@ def _order(context: JobContext, goal: GoalSpec, shelf: Shelf) -> str:
     lines = [f"{name}: {value}" for name, value in fields.items()]
     if shelf.places:
         lines.append("The user's own code and references can be read with the tools.")
+    lines += [f"{address} is the file {path.name}" for address, path in pages.items()]
     goal_text = quoted("the goal", context.campaign.goal_text)
     return "\n".join(
         ["Write the client and its sealed evaluator for this goal.", *lines, goal_text]

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from a3r.blueprints.artifact import unpack_tree
 from a3r.blueprints.sealed import SealedTask
+from a3r.core.errors import A3RError
 from a3r.core.hashing import tree_hash
+from a3r.core.llm import ToolCall
 from a3r.core.types import JobState
+from a3r.leader.clients.references import pages_of
+from a3r.leader.clients.shelf import Shelf
 from a3r.leader.clients.writing import skill_text
+from a3r.leader.goal import GoalSpec
 from a3r.testing.stand_in.script import by_task, in_turn, said
 
 _spec = importlib.util.spec_from_file_location("skill", Path(__file__).parent / "skill.py")
@@ -75,6 +81,39 @@ def test_a_job_that_is_done_again_after_a_crash_pays_for_nothing_twice(bench):
     again = runner.handlers["write_client"](runner.context(job))
     assert len(study.model.asked) == asked
     assert again == job.result
+
+
+def test_a_page_under_reference_is_read_once_and_shown_as_a_file(bench):
+    found = []
+
+    def read_page(address: str) -> str:
+        found.append(address)
+        if "gone" in address:
+            raise A3RError("404")
+        return "Turn the words round."
+
+    pages = "reference: ['https://example.org/a/tutorial.html', 'http://gone.example/x']\n"
+    study = bench(by_task({}), edits={**OWN_TASK, "pilot:": f"{pages}pilot:"})
+    runner = replace(study.jobs(), read_page=read_page)
+    payload = {"task": "reverse words"}
+    job = study.store.ensure_job(
+        f"{study.id}/write_client/x", study.id, "write_client", payload, 1.0
+    )
+    context = runner.context(job)
+    goal = GoalSpec.model_validate(context.campaign.goal_spec)
+    first, files = pages_of(context, goal), pages_of(context, goal)
+    assert first == files
+    assert [p.name for p in files.values()] == [
+        "page-1-example.org-a-tutorial.html.txt",
+        "page-2-gone.example-x.txt",
+    ]
+    assert found == list(files) == list(goal.reference)
+    shelf = Shelf(tuple(files.values()))
+    call = ToolCall(
+        id="1", name="read_file", arguments='{"path": "page-1-example.org-a-tutorial.html.txt"}'
+    )
+    assert "Turn the words round." in shelf.use(call)
+    assert "could not be read: 404" in files["http://gone.example/x"].read_text("utf-8")
 
 
 @pytest.mark.slow
