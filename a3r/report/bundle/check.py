@@ -93,7 +93,8 @@ def _blueprints(folder: Path, records: Records) -> Check:
 
 
 def _client_trees(records: Records) -> set[str]:
-    planned = {str(c["tree_hash"]) for b in records.blueprints for c in b.document["clients"][:1]}
+    """Of every client: the code of a further one is the first one's of some blueprint of the campaign."""
+    planned = {str(c["tree_hash"]) for b in records.blueprints for c in b.document["clients"]}
     return planned | {r.tree_hash for r in records.revisions}
 
 

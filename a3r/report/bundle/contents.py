@@ -69,8 +69,8 @@ def _trees(store: Store, campaign_id: str, into: Path) -> None:
     wanted: dict[tuple[str, str], str] = {}
     for row in store.blueprints(campaign_id):
         body = row.blueprint
-        for client in body.clients[:1]:
-            wanted["clients", client.tree_hash] = row.artifact_sha
+        # A further client's code is the first one's of some blueprint, or it could not have run.
+        wanted["clients", body.clients[0].tree_hash] = row.artifact_sha
         if body.evaluator.artifact:
             wanted["evaluators", body.evaluator.source_hash] = body.evaluator.artifact
     for revision in store.revisions(campaign_id):
