@@ -184,16 +184,7 @@ def _relays(spec: SandboxSpec, room: Room) -> list[dict[str, Any]]:
 def _bwrap(cwd: Path, room: Room, host: HostWalls, python: str) -> list[str]:
     """The bubblewrap command. What is not named here does not exist behind the walls; later mounts cover earlier ones."""
     args = [host.bwrap, *host.flags, *proc_args(host.flags), "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108
-    for path in map(Path, SYSTEM):
-        if path.is_symlink():
-            args += ["--symlink", str(path.readlink()), str(path)]
-        elif path.exists():
-            args += ["--ro-bind", str(path), str(path)]
-    for name in ETC:
-        args += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    for name in PRIVATE:
-        if Path(name).is_dir():
-            args += ["--tmpfs", name]
+    args += _system()
     # Its own interpreter, and the one of this program, which starts it.
     folders = {*interpreter(python, room.pythonpath).folders, *interpreter().folders}
     seen = [*sorted(folders), *room.readable]
@@ -210,6 +201,22 @@ def _bwrap(cwd: Path, room: Room, host: HostWalls, python: str) -> list[str]:
     for path in room.devices:
         args += ["--dev-bind-try", str(path), str(path)]
     return [*args, "--remount-ro", "/", "--chdir", str(cwd), "--"]
+
+
+def _system() -> list[str]:
+    """The host's programs and what they read of /etc."""
+    args: list[str] = []
+    for path in map(Path, SYSTEM):
+        if path.is_symlink():
+            args += ["--symlink", str(path.readlink()), str(path)]
+        elif path.exists():
+            args += ["--ro-bind", str(path), str(path)]
+    for name in ETC:
+        args += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for name in PRIVATE:
+        if Path(name).is_dir():
+            args += ["--tmpfs", name]
+    return args
 
 
 def _record(

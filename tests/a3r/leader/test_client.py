@@ -14,7 +14,7 @@ from a3r.leader.experiment import blueprint_name, build_blueprints, client_bundl
 from a3r.leader.generate import client_source, generate_client
 from a3r.leader.goal import parse_goal
 from a3r.leader.model_files import find_model, weights_fingerprint
-from a3r.leader.static_check import check_folder, check_source
+from a3r.leader.static_check import check_folder, check_source, words_of
 from a3r.leader.sweep import SweepPlanner
 from a3r.testing.records import synthetic_records
 from swarm.protocol.config import BatchConfig, TrainConfig
@@ -65,6 +65,12 @@ def test_a_client_that_reaches_for_more_than_it_needs_is_named_by_line(code, pro
     found = check_source(f"{MINIMAL}\n{code}\n")
     assert any(problem in text for text in found)
     assert any("line 6" in text for text in found)
+
+
+@pytest.mark.parametrize("source", ["x = " + "-" * 50_000 + "1", "(" * 5000, "x = 1\0"])
+def test_code_that_breaks_the_parser_does_not_parse(source):
+    assert check_source(source)[0].startswith("does not parse")
+    assert words_of(source) == frozenset()
 
 
 def test_a_client_without_its_functions_is_refused():
