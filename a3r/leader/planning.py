@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from a3r.core.types import CampaignState
+from a3r.leader.clients.remedy import awaits_person
 from a3r.leader.clients.sourcing import clients_for
 from a3r.leader.experiment import build_blueprints, tasks_of
 from a3r.leader.findings import look_up
@@ -51,7 +52,7 @@ def _conclude(tick: Tick, conclusion: Conclusion) -> bool:
 def _add_stage(tick: Tick, plan: StagePlan) -> bool:
     clients = clients_for(tick, tasks_of(tick.goal, plan))
     if clients is None:
-        return False
+        return awaits_person(tick) and tick.enter(CampaignState.AWAITING_REVIEW)
     stages = tick.store.stages(tick.id)
     number = len(stages) + 1
     tick.enter(CampaignState.PLANNING)

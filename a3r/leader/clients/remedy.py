@@ -85,10 +85,33 @@ def after_failure(tick: Tick, blueprint: BlueprintRow, attempts: list[AttemptRow
     return _apply(tick, job, sha, job.result, blueprint)
 
 
+def before_a_stage(tick: Tick, sha: str) -> Next:
+    """What a stage does that would begin with the client ``sha``; takes over a repair that came when its runs had ended already."""
+    job = _job_for(tick, sha)
+    if job is None or job.state is JobState.FAILED:
+        return Next.AS_BEFORE
+    decided = [r for r in tick.store.revisions(tick.id) if r.base_sha == sha]
+    if any(r.state is RevisionState.APPROVED for r in decided):
+        return Next.RETRY
+    if any(r.state is RevisionState.PENDING for r in decided):
+        return Next.WAIT
+    if decided:
+        return Next.AS_BEFORE
+    if job.state is not JobState.DONE or job.result is None:
+        return Next.WAIT
+    blueprint = tick.store.blueprint(str(job.payload["blueprint"]))
+    return _apply(tick, job, sha, job.result, blueprint)
+
+
 def is_code_fault(attempt: AttemptRow) -> bool:
     """Whether the client's own code ended the attempt. What the evaluator did is never a reason to change a client."""
     failed = attempt.state is AttemptState.FAILED and attempt.failure in CODE_FAULTS
     return failed and attempt.reason.startswith(OF_CLIENT)
+
+
+def repairs(job: JobRow, sha: str) -> bool:
+    """Whether the job mends the client with this artifact."""
+    return job.kind == KIND and job.payload.get("base_sha") == sha
 
 
 def client_in_force(tick: Tick, blueprint: BlueprintRow) -> tuple[str, int]:
@@ -108,8 +131,7 @@ def awaits_person(tick: Tick) -> bool:
 
 def _job_for(tick: Tick, sha: str) -> JobRow | None:
     """The repair of this very client, whichever attempt it was filed for."""
-    found = (j for j in tick.store.jobs(tick.id) if j.kind == KIND)
-    return next((j for j in found if j.payload.get("base_sha") == sha), None)
+    return next((j for j in tick.store.jobs(tick.id) if repairs(j, sha)), None)
 
 
 def _in_work(tick: Tick, blueprint: BlueprintRow, job: JobRow | None) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from a3r.core.hashing import bytes_hash
 from a3r.core.types import RevisionState
+from a3r.leader.clients.remedy import Next, before_a_stage
 from a3r.leader.clients.writing import own_client
 from a3r.leader.experiment import ClientBundle, SealedBundle, client_bundle
 from a3r.leader.tasks import TASKS
@@ -18,7 +19,7 @@ KIND = "write_client"
 
 
 def clients_for(tick: Tick, tasks: Sequence[str]) -> dict[str, ClientBundle] | None:
-    """The client of each task; None while one is being made.
+    """The client of each task; None while one is being made or mended, or waits for a person.
 
     Raises:
         JobFailed: one could not be made.
@@ -32,7 +33,10 @@ def clients_for(tick: Tick, tasks: Sequence[str]) -> dict[str, ClientBundle] | N
             if result is None:
                 return None
             bundle = _from_job(tick.store, result)
-        found[task] = _as_repaired(tick, bundle)
+        repaired = _as_repaired(tick, bundle)
+        if repaired is None:
+            return None
+        found[task] = repaired
     return found
 
 
@@ -55,15 +59,19 @@ def _from_job(store: Store, result: dict[str, Any]) -> ClientBundle:
     )
 
 
-def _as_repaired(tick: Tick, bundle: ClientBundle) -> ClientBundle:
+def _as_repaired(tick: Tick, bundle: ClientBundle) -> ClientBundle | None:
     """The client as the campaign's repairs have left it: a later stage begins with what the earlier one ended with."""
-    rows = [r for r in tick.store.revisions(tick.id) if r.state is RevisionState.APPROVED]
-    after = {r.base_sha: r for r in rows}
     sha, seen = bytes_hash(bundle.data), set[str]()
     found = bundle
-    while sha in after and sha not in seen:
+    while sha not in seen:
         seen.add(sha)
-        row = after[sha]
-        sha = row.artifact_sha
-        found = replace(found, data=tick.store.artifact(sha), tree_hash=row.tree_hash)
+        remedy = before_a_stage(tick, sha)
+        if remedy is Next.WAIT:
+            return None
+        rows = tick.store.revisions(tick.id)
+        after = {r.base_sha: r for r in rows if r.state is RevisionState.APPROVED}
+        if sha in after:
+            row = after[sha]
+            sha = row.artifact_sha
+            found = replace(found, data=tick.store.artifact(sha), tree_hash=row.tree_hash)
     return found

@@ -38,6 +38,11 @@ class CellState:
         """Runs planned on fresh seeds, with or without a result."""
         return sum(r.fresh for r in self.runs)
 
+    @property
+    def may_be_tried_again(self) -> bool:
+        """Whether none of its runs has a result, and only one stage tried: a repaired client may do better. Once, not until it fits."""
+        return all(r.gain is None for r in self.runs) and len({r.blueprint for r in self.runs}) == 1
+
     def view(self, confidence: float) -> dict[str, Any]:
         """For the model: counts, means, intervals; why runs have no result."""
         return {

@@ -108,7 +108,8 @@ def _evidence_faults(
     states = {cell_key(s.factors): s for s in cell_states(records)}
     if proposal.purpose == "explore":
         for cell in cells:
-            if cell_key(cell) in states:
+            state = states.get(cell_key(cell))
+            if state is not None and not state.may_be_tried_again:
                 yield f"the cell {cell_text(cell)} was planned before: confirm it on fresh seeds, or leave it out"
         return
     for cell in cells:

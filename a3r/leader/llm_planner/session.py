@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from a3r.core.errors import A3RError, NotFound, ReplyInvalid
 from a3r.core.llm import ModelMessage
-from a3r.leader.clients.remedy import is_code_fault
+from a3r.core.types import JobState
+from a3r.leader.clients.remedy import MAX_REPAIRS, is_code_fault, repairs
 from a3r.leader.findings import LOOK_UP
 from a3r.leader.goal import GoalSpec
+from a3r.leader.job_words import why
 from a3r.leader.jobs import JobContext
 from a3r.leader.llm.tools import quoted
 from a3r.leader.llm_planner.cells import cell_states
@@ -127,29 +129,47 @@ def earlier_findings(context: JobContext, words: str) -> list[dict[str, Any]]:
 
 def _clients(context: JobContext, records: Records) -> AskClient:
     def ask(kind: Literal["write_client", "repair"], subject: str) -> str:
-        if kind == "write_client":
-            name, payload = subject, {"task": subject}
-        else:
-            name, payload = _failed(context, _run_named(records, subject))
-        job_id = f"{context.campaign.id}/{kind}/{name}"
-        context.store.ensure_job(job_id, context.campaign.id, kind, payload, context.clock.time())
-        return f"filed as {job_id}: it is checked, tried and reviewed before anything runs with it"
+        if kind == "repair":
+            return _asked_repair(context, _run_named(records, subject))
+        return _filed(context, kind, subject, {"task": subject})
 
     return ask
 
 
-def _failed(context: JobContext, run: RunRecord) -> tuple[str, dict[str, str]]:
-    """The last attempt of a run whose client's code ended it, and what a repair needs to know."""
-    attempts = context.store.attempts_of_run(run.id)
+def _asked_repair(context: JobContext, run: RunRecord) -> str:
+    """File the repair of the client that ended the run's last attempt, or say what became of it.
+
+    Raises:
+        A3RError: no repair would help, or none is to be had.
+    """
+    store = context.store
+    attempts = store.attempts_of_run(run.id)
     if not attempts or not is_code_fault(attempts[-1]):
         raise A3RError(
             "the client's code did not end that run's last attempt: no repair would help"
         )
-    last = attempts[-1]
-    revision = context.store.revision_in_force(run.blueprint_id)
-    blueprint = context.store.blueprint(run.blueprint_id)
-    sha = blueprint.artifact_sha if revision is None else revision.artifact_sha
-    return last.id, {"attempt": last.id, "blueprint": blueprint.id, "base_sha": sha}
+    last, revision = attempts[-1], store.revision_in_force(run.blueprint_id)
+    if revision is not None and revision.ordinal > last.revision:
+        return "it was repaired since: the next stage begins with the repaired client"
+    sha = store.blueprint(run.blueprint_id).artifact_sha
+    sha = sha if revision is None else revision.artifact_sha
+    known = next((j for j in store.jobs(context.campaign.id) if repairs(j, sha)), None)
+    if known is not None and known.state is JobState.FAILED:
+        raise A3RError(f"a repair was tried and given up: {why(known)}")
+    if known is not None:
+        return "it is being repaired, or waits for a person: the next stage waits for it"
+    if len(store.revisions(context.campaign.id, run.blueprint_id)) >= MAX_REPAIRS:
+        raise A3RError(f"it was repaired {MAX_REPAIRS} times: a person should look")
+    payload = {"attempt": last.id, "blueprint": run.blueprint_id, "base_sha": sha}
+    return _filed(context, "repair", last.id, payload)
+
+
+def _filed(context: JobContext, kind: str, name: str, payload: dict[str, str]) -> str:
+    job_id = f"{context.campaign.id}/{kind}/{name}"
+    context.store.ensure_job(job_id, context.campaign.id, kind, payload, context.clock.time())
+    return (
+        f"filed as {job_id}: it is checked, tried and reviewed before the next stage begins with it"
+    )
 
 
 def _run_named(records: Records, name: str) -> RunRecord:

@@ -16,6 +16,10 @@ from a3r.core.types import (
     RevisionState,
 )
 from a3r.leader.clients.files import read_files
+from a3r.leader.clients.sourcing import clients_for
+from a3r.leader.goal import GoalSpec
+from a3r.leader.sweep import SweepPlanner
+from a3r.leader.tick import Tick
 from a3r.report.verify import verify
 from a3r.testing.stand_in.mending import mending
 from a3r.testing.stand_in.script import by_task, in_turn, said
@@ -97,6 +101,27 @@ def test_a_repair_that_is_not_one_is_asked_again_and_then_given_up(bench):
     assert "not mended after 3 drafts" in job.detail
     assert study.store.revisions(study.id) == []
     assert any(d.what.startswith("no repair") for d in study.store.decisions(study.id))
+
+
+def test_a_repair_that_comes_when_the_runs_are_over_serves_the_next_stage(bench):
+    mend, useless = mending(), [True]
+    study = bench(lambda r: said(NOTHING) if useless[0] else mend(r))
+    study.until_quiet()
+    assert study.state is CampaignState.BLOCKED
+    goal = GoalSpec.model_validate(study.store.campaign(study.id).goal_spec)
+    row = study.store.campaign(study.id)
+    tick = Tick(study.store, study.clock, study.workspace, lambda _: SweepPlanner(), row, goal)
+    found = clients_for(tick, [goal.task])
+    assert found[goal.task].tree_hash == study.worker.broken, "a repair was given up"
+    useless[0] = False
+    study.store.requeue_jobs(study.id, failed=True)
+    study.store.set_campaign_state(study.id, CampaignState.RUNNING)
+    assert clients_for(tick, [goal.task]) is None, "it is being repaired"
+    study.jobs().run_all()
+    found = clients_for(tick, [goal.task])
+    (revision,) = {r.tree_hash for r in study.store.revisions(study.id)}
+    assert found[goal.task].tree_hash == revision
+    assert clients_for(tick, [goal.task]) == found
 
 
 def test_a_repair_may_not_bring_an_evaluator_or_leave_its_folder(bench):

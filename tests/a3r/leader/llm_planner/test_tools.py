@@ -167,6 +167,20 @@ def test_a_stage_is_accepted_or_refused_with_reasons(proposing):
     assert proposing.accepted is not None
 
 
+def test_a_cell_without_any_result_may_be_explored_once_more(spec):
+    cell = SyntheticCell(None, 1, 0.0, (1, 2), {1: "failed", 2: "failed"})
+    other = SyntheticCell(None, 8, 0.3, (1, 2))
+    small = {"train_batch_size": 1}
+    expected = {"cell": small, "expects": "above_criterion"}
+    wanted = plain_stage(cells=[small], predictions=[expected])
+    for stages, accepted in ((1, True), (2, False)):
+        cells = [(cell, other), (cell,)][:stages]
+        found = [SyntheticStage("explore", c) for c in cells]
+        records = synthetic_records(found, spec.model_dump(mode="json"))
+        box = Tools(Proposing(spec, records, lambda kind, subject: "").tools())
+        assert use(box, "propose_stage", wanted)["accepted"] is accepted
+
+
 def test_seeds_are_no_business_of_a_proposal(proposing):
     found = use(Tools(proposing.tools()), "propose_stage", plain_stage(seeds=[1]))
     assert "seeds" in json.dumps(found["error"])
