@@ -130,17 +130,19 @@ def check(
             raise typer.Exit(2)
 
 
+def _span(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
 def render_check(body: Json) -> list[str]:
     """The check for people."""
     lines = [body["path"], *(f"  {line}" for line in body["understood"])]
     lines += [f"mistake: {line}" for line in body["mistakes"]]
     lines += [f"warning: {line}" for line in body["warnings"]]
     if body["estimated_runs"]:
-        low, high = body["estimated_runs"]
-        lines.append(f"cost: {low} to {high} runs")
+        lines.append(f"cost: {_span(*body['estimated_runs'])} runs")
     if body["estimated_episodes"]:
-        low, high = body["estimated_episodes"]
-        lines.append(f"      {low:,} to {high:,} training episodes")
+        lines.append(f"      {_span(*body['estimated_episodes'])} training episodes")
     if body["most_gpu_hours"]:
         hours = body["most_gpu_hours"]
         lines.append(f"      at most {hours:.1f} GPU hours, if every run took its whole time limit")

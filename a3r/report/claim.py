@@ -81,6 +81,11 @@ def place(condition: Scalar, across: str | None) -> str:
     return "" if across is None else f"At {across} {scalar_text(condition)}, "
 
 
+def subject_at(text: str, condition: Scalar, across: str | None) -> str:
+    """``train_batch_size at 10``, or the text alone when no conditions are compared."""
+    return text if across is None else f"{text} at {scalar_text(condition)}"
+
+
 def measured(cell: Cell, question: Question) -> str:
     """Direction, size, interval, n and adjusted p of a cell's fresh seeds, or that there are too few."""
     found = cell.fresh

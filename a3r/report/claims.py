@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from a3r.report.analysis import Analysis
-from a3r.report.claim import Claim, Inputs, Kind, made, measured, place, sentence
+from a3r.report.claim import Claim, Inputs, Kind, made, measured, place, sentence, subject_at
 from a3r.report.contrast_claims import contrast_claims
 from a3r.report.gains import RunGain
 from a3r.report.numbers import level_text, percent, scalar_text, signed
@@ -61,7 +61,7 @@ def _minimum(found: ConditionAnalysis, analysis: MinimumAnalysis, question: Ques
         cells = [found.cells[-1]]
     return made(
         "minimum",
-        f"{analysis.factor} at {scalar_text(found.condition)}",
+        subject_at(analysis.factor, found.condition, analysis.across),
         {
             "status": found.status,
             "claimed": found.claimed,
@@ -113,7 +113,7 @@ def _cell(cell: Cell, analysis: MinimumAnalysis, question: Question) -> Claim:
     text = f"{place(cell.condition, analysis.across)}{analysis.factor} {level_text(cell.number)} {verdict}: {measured(cell, question)}"
     return made(
         "cell",
-        f"{analysis.factor} {level_text(cell.number)} at {scalar_text(cell.condition)}",
+        subject_at(f"{analysis.factor} {level_text(cell.number)}", cell.condition, analysis.across),
         cell.model_dump(mode="json", exclude={"gains", "condition", "level"}),
         [cell],
         text,

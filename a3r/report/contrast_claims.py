@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from a3r.report.claim import Claim, made, measured, place
+from a3r.report.claim import Claim, made, measured, place, subject_at
 from a3r.report.contrast_results import (
     ConditionContrasts,
     Contrast,
@@ -63,7 +63,7 @@ def _best(found: ConditionContrasts, question: Question) -> Claim:
     }
     cells = [c for c in found.cells if c.fresh_planned or c.level == found.leader]
     text = place(found.condition, question.across) + _best_text(found, leader, question)
-    subject = _subject(f"best {question.factor}", found.condition, question)
+    subject = subject_at(f"best {question.factor}", found.condition, question.across)
     return made("best", subject, values, cells, text, question)
 
 
@@ -122,10 +122,10 @@ def _difference(found: Contrast, at: ConditionContrasts, question: Question) -> 
     pair = scalar_text(found.level), scalar_text(found.against)
     told = _relation(found, *pair, quantity(question), question)
     text = f"{place(found.condition, question.across)}of {factor}, {told}"
-    subject = _subject(
+    subject = subject_at(
         f"{factor} {scalar_text(found.level)} against {scalar_text(found.against)}",
         found.condition,
-        question,
+        question.across,
     )
     cells = [c for c in (at.cell(found.level), at.cell(found.against)) if c is not None]
     kind = "comparison" if asked else "difference"
@@ -137,8 +137,10 @@ def _no_comparison(found: ConditionContrasts, question: Question) -> Claim:
         f"{place(found.condition, question.across)}nothing is compared with {question.factor} "
         f"{scalar_text(question.baseline)}: {found.reason}"
     )
-    subject = _subject(
-        f"{question.factor} against {scalar_text(question.baseline)}", found.condition, question
+    subject = subject_at(
+        f"{question.factor} against {scalar_text(question.baseline)}",
+        found.condition,
+        question.across,
     )
     return made("comparison", subject, {"status": found.status}, list(found.cells), text, question)
 
@@ -256,12 +258,10 @@ def _cell(cell: Cell, question: Question) -> Claim:
     )
     text = f"at {where}{question.factor} {scalar_text(cell.level)}, {measured(cell, question)}"
     values = cell.model_dump(mode="json", exclude={"gains", "condition", "level"})
-    subject = _subject(f"{question.factor} {scalar_text(cell.level)}", cell.condition, question)
+    subject = subject_at(
+        f"{question.factor} {scalar_text(cell.level)}", cell.condition, question.across
+    )
     return made("cell", subject, values, [cell], text, question)
-
-
-def _subject(text: str, condition: Scalar, question: Question) -> str:
-    return text if question.across is None else f"{text} at {scalar_text(condition)}"
 
 
 def _named(levels: tuple[Scalar, ...]) -> str:

@@ -16,6 +16,8 @@ State: TypeAlias = Literal[
 ]
 PRIMARY = frozenset({"minimum", "best", "comparison", "interaction", "shift"})
 """Kinds of claims that answer a question of the goal; the others are their evidence."""
+READING = "understand the goal"
+"""The decision whose evidence holds, for each key that was read from prose, the goal's own words."""
 _STATES: dict[str, State] = {
     "confirmed": "answered",
     "shown": "answered",
@@ -45,7 +47,7 @@ def coverage(records: Records, claims: Sequence[Claim], costs: Costs) -> list[Co
     return [
         *_questions(claims),
         *_settings(records, spec),
-        *_demands(spec),
+        *_demands(records, spec),
         *_limits(records, spec, costs),
     ]
 
@@ -88,9 +90,27 @@ def _same(document: dict[str, Any], name: str, value: Any) -> bool:
     return fixed.get(name, factors.get(name, value)) == value
 
 
-def _demands(spec: dict[str, Any]) -> list[Covered]:
-    why = "a demand in words: no rule reads it; compare it with the blueprints"
-    return [Covered(str(text), "not checked", why) for text in spec.get("constraints") or ()]
+def _demands(records: Records, spec: dict[str, Any]) -> list[Covered]:
+    """A demand that a goal in prose was read from names its keys; that this is all it says is never taken for granted."""
+    sources: list[dict[str, Any]] = [
+        s for d in records.decisions if d.what == READING for s in d.evidence.get("sources") or ()
+    ]
+    out: list[Covered] = []
+    for text in map(str, spec.get("constraints") or ()):
+        keys = [str(s["key"]) for s in sources if _holds(text, str(s["quote"]))]
+        why = (
+            f"read as {', '.join(keys)}; whether that is all it says is for a reader"
+            if keys
+            else "a demand in words: no rule reads it; compare it with the blueprints"
+        )
+        out.append(Covered(text, "not checked", why))
+    return out
+
+
+def _holds(text: str, quote: str) -> bool:
+    """Whether the quote stands in the text, white space and letter case aside."""
+    wanted = "".join(quote.split()).lower()
+    return bool(wanted) and wanted in "".join(text.split()).lower()
 
 
 def _limits(records: Records, spec: dict[str, Any], costs: Costs) -> list[Covered]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from a3r.report.analysis import Analysis
-from a3r.report.claim import Claim, made, place
+from a3r.report.claim import Claim, made, place, subject_at
 from a3r.report.gains import RunGain
-from a3r.report.numbers import level_text, percent, plain, scalar_text, signed
+from a3r.report.numbers import level_text, percent, plain, signed
 from a3r.report.question import Question
 from a3r.report.records import Scalar
 from a3r.report.results import Cell, ConditionAnalysis, MinimumAnalysis
@@ -80,7 +80,7 @@ def _threshold(
         "above_possible": located.above_possible,
         "below_possible": located.below_possible,
     }
-    subject = f"threshold of {analysis.factor} at {scalar_text(found.condition)}"
+    subject = subject_at(f"threshold of {analysis.factor}", found.condition, analysis.across)
     return made("threshold", subject, values, cells, text, question)
 
 

@@ -15,11 +15,11 @@ from a3r.leader.llm.names import plain_name
 from a3r.leader.understanding.reading import Understanding
 from a3r.leader.understanding.session import PURPOSE, read_prose
 from a3r.leader.understanding.shelf import kept_reading
+from a3r.report.coverage import READING
 from a3r.store.rows import CampaignRow
 from a3r.store.store import Store
 
 SUBJECT = "goal"
-WHAT = "understand the goal"
 
 
 def understand_goal(context: JobContext) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _wait_for_paths(store: Store, campaign: CampaignRow, missing: list[str]) -> 
 
 def _record(store: Store, clock: Clock, campaign: CampaignRow, found: Understanding) -> None:
     """The decision, once; its evidence holds each key with the goal's words."""
-    if any(d.what == WHAT for d in store.decisions(campaign.id)):
+    if any(d.what == READING for d in store.decisions(campaign.id)):
         return
     assumed = ", ".join(a.key for a in found.assumptions) or "nothing"
     why = (
@@ -86,4 +86,4 @@ def _record(store: Store, clock: Clock, campaign: CampaignRow, found: Understand
         "assumptions": [a.model_dump() for a in found.assumptions],
         "in_words": list(found.in_words),
     }
-    store.add_decision(campaign.id, None, WHAT, why, evidence, clock.time())
+    store.add_decision(campaign.id, None, READING, why, evidence, clock.time())

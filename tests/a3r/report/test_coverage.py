@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from a3r.report.costs import costs
-from a3r.report.coverage import Covered, coverage
-from a3r.report.records import CallRecord, Records, RevisionRecord
+from a3r.report.coverage import READING, Covered, coverage
+from a3r.report.records import CallRecord, DecisionRecord, Records, RevisionRecord
 from a3r.report.render import claims_of, render
 from a3r.testing.edits import one_condition, with_run
 
@@ -64,6 +64,20 @@ def test_settings_are_compared_with_every_blueprint(records: Records):
 def test_demands_in_words_are_said_to_be_unchecked(records: Records):
     found = covered(records, constraints=["PPO epochs 1"])[3]
     assert (found.asked, found.state) == ("PPO epochs 1", "not checked")
+
+
+def test_a_demand_that_was_read_from_prose_names_its_keys(records: Records):
+    sources = [
+        {"key": "settings.steps", "quote": "Max steps: 8"},
+        {"key": "model", "quote": "elsewhere"},
+    ]
+    read = DecisionRecord(
+        stage_id=None, what=READING, why="", evidence={"sources": sources}, at=1.0
+    )
+    changed = records.model_copy(update={"decisions": (read,)})
+    first, second = covered(changed, constraints=["max  steps: 8, no more", "Be frugal"])[3:5]
+    assert first.why.startswith("read as settings.steps; ")
+    assert "no rule reads it" in second.why
 
 
 def test_limits_are_compared_with_what_was_used(records: Records):
