@@ -1,4 +1,4 @@
-"""``a3r run``: list show logs attach retry cancel."""
+"""``a3r run``: list show logs trace attach retry cancel."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from a3r.cli import new_group
 from a3r.cli.edge import JsonOption, emit, hub, printable, reported, say, table
+from a3r.cli.run_remote import attempt_of, remote_pages, trace
 from a3r.core.errors import HostError, NotFound
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def register(app: typer.Typer) -> None:
     group.command("list")(list_runs)
     group.command("show")(show)
     group.command("logs")(logs)
+    group.command("trace")(trace)
     group.command("attach")(attach)
     group.command("retry")(retry)
     group.command("cancel")(cancel)
@@ -93,21 +95,48 @@ def logs(
     whole: Annotated[
         bool, typer.Option("--all", help=f"From the beginning, not only the last {TAIL} bytes.")
     ] = False,
+    offset: Annotated[
+        int | None, typer.Option(help="From this byte on; negative: so many before the end.")
+    ] = None,
+    remote: Annotated[
+        bool,
+        typer.Option(
+            "--remote", help="Ask the worker: what lies on its host, not what has arrived."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print a log of a run as far as it has arrived. Control characters are replaced, so that logs cannot steer a terminal.
 
-    With --json: one document with the text; --follow is then ignored.
+    With --json: one document with the text. With it, and with --remote, --follow is ignored.
     """
     from a3r.hub.client import segment
 
+    begin = 0 if whole else -TAIL if offset is None else offset
     with reported(as_json=as_json), hub() as client:
-        run_id = client.get(f"runs/{segment(run)}")["id"]
-        page = read_log(client, run_id, name, offset=0 if whole else -TAIL, attempt=attempt)
+        body = client.get(f"runs/{segment(run)}")
+        run_id = body["id"]
+        if remote:
+            _remote(client, body, name, begin, attempt, as_json=as_json)
+            return
+        page = read_log(client, run_id, name, offset=begin, attempt=attempt)
         if as_json:
             emit(_document(client, run_id, page, attempt), [], as_json=True)
             return
         pump(client, run_id, page, attempt, follow=follow)
+
+
+def _remote(
+    client: HubClient, body: Json, name: str, begin: int, attempt: int | None, *, as_json: bool
+) -> None:
+    found = attempt_of(body, attempt)
+    page = remote_pages(client, found["id"], name, begin)
+    data: bytes = page.pop("data")
+    if as_json:
+        told = {"run": body["id"], "attempt": found["ordinal"], **page}
+        emit({**told, "text": data.decode("utf-8", "replace")}, [], as_json=True)
+        return
+    _write(data)
 
 
 def _document(client: HubClient, run_id: str, page: Json, attempt: int | None) -> Json:
