@@ -41,7 +41,7 @@ def reported(*, as_json: bool) -> Generator[None]:
 def tell(error: A3RError, *, as_json: bool) -> None:
     """Write one error where it belongs."""
     if as_json:
-        print(json.dumps(error.envelope(), default=str, ensure_ascii=False))
+        print(json_line(error.envelope()))
         return
     say(f"error: {error.message}")
     if error.hint:
@@ -51,10 +51,16 @@ def tell(error: A3RError, *, as_json: bool) -> None:
 def emit(document: Json, lines: Iterable[str], *, as_json: bool) -> None:
     """Write the result to stdout: the document, or its lines for people."""
     if as_json:
-        print(json.dumps(document, default=str, ensure_ascii=False))
+        print(json_line(document))
         return
     for line in lines:
         print(printable(line))
+
+
+def json_line(document: Json) -> str:
+    """One line of JSON whose every character shows: what could steer a terminal, or has no bytes in UTF-8, is escaped."""
+    text = json.dumps(document, default=str, ensure_ascii=False)
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def say(line: str) -> None:
@@ -73,11 +79,16 @@ def workspace() -> Workspace:
     """Return the workspace that this folder belongs to.
 
     Raises:
-        WorkspaceError: there is none, or it cannot be used.
+        WorkspaceError: there is none, or it cannot be used. While its daemon runs that is the daemon's to say: on a full disk
+            one must still be able to look, and to stop what fills it.
     """
+    from a3r.cli.daemon.lock import is_locked
     from a3r.core.workspace import find_workspace
 
-    return find_workspace(Path.cwd(), os.environ)
+    found = find_workspace(Path.cwd(), os.environ, usable=False)
+    if not is_locked(found.daemon):
+        found.require_usable()
+    return found
 
 
 def workspace_or_new() -> Workspace:

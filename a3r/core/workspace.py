@@ -110,8 +110,10 @@ class Workspace:
             ) from error
 
 
-def find_workspace(start: Path, env: Mapping[str, str]) -> Workspace:
+def find_workspace(start: Path, env: Mapping[str, str], *, usable: bool = True) -> Workspace:
     """Return the workspace named by ``A3R_HOME``, else the nearest ``.a3r`` in ``start`` or above.
+
+    ``usable``: only one that can be written; False when whoever asks writes nothing there itself.
 
     Raises:
         WorkspaceError: there is none (``details["missing"]``), or it cannot be used.
@@ -122,7 +124,8 @@ def find_workspace(start: Path, env: Mapping[str, str]) -> Workspace:
     for root in candidates:
         if root.is_dir():
             workspace = Workspace(root)
-            workspace.require_usable()
+            if usable:
+                workspace.require_usable()
             return workspace
     where = f"{HOME_VARIABLE} names {named!r}, which" if named else f"{str(start)!r}"
     raise WorkspaceError(

@@ -2,6 +2,7 @@
 
 import base64
 import fcntl
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from a3r.cli.daemon.local_worker import FIRST_BACKOFF_S, LocalWorker, worker_pid
 from a3r.cli.daemon.ticking import IDLE_TICK_S, Ticker
-from a3r.cli.edge import fields, printable, say, table
+from a3r.cli.edge import fields, json_line, printable, say, table
 from a3r.cli.progress import event_text, overview
 from a3r.cli.run import log_lines, pump
 from a3r.cli.run_screen import failing_log
@@ -224,3 +225,12 @@ def test_a_database_that_cannot_be_asked_for_writes_is_a_failed_tick_like_any_ot
     assert ticker.report()["last_error"] == "OSError: disk"
     ticker.tick()
     assert ticker.report()["failures_in_a_row"] == 1  # it waits before it asks again
+
+
+def test_json_of_odd_characters_is_lossless_and_steers_no_terminal() -> None:
+    document = {"é 🎲": "a\x9b31m\x1b[2J\u202e\x7f\ud800\u2028\U000e0041\n"}
+    line = json_line(document)
+    assert line.isprintable()
+    assert "é 🎲" in line
+    assert json.loads(line) == document
+    assert line.encode()
