@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from a3r.report.contrast_results import ContrastAnalysis, Judged
 from a3r.report.numbers import interval, scalar_text
+from a3r.report.results import Cell
 
 
 def contrast_evidence(analysis: ContrastAnalysis) -> dict[str, object]:
     """Means, counts, differences and statuses."""
     return {
-        "cells": [
-            {
-                "condition": cell.condition,
-                "level": cell.level,
-                "n": len(cell.gains),
-                "planned": cell.planned,
-                "mean": cell.all_seeds.mean if cell.all_seeds else None,
-                "fresh_n": cell.fresh.n if cell.fresh else 0,
-                "fresh_mean": cell.fresh.mean if cell.fresh else None,
-                "camps": cell.camps,
-            }
-            for found in analysis.conditions
-            for cell in found.cells
-        ],
+        "cells": [_cell(cell) for found in analysis.conditions for cell in found.cells],
         "contrasts": [
             {
                 "condition": c.condition,
@@ -54,6 +42,19 @@ def contrast_evidence(analysis: ContrastAnalysis) -> dict[str, object]:
         ],
         "status": analysis.status.value,
         "family": analysis.family,
+    }
+
+
+def _cell(cell: Cell) -> dict[str, object]:
+    return {
+        "condition": cell.condition,
+        "level": cell.level,
+        "n": len(cell.gains),
+        "planned": cell.planned,
+        "mean": cell.all_seeds.mean if cell.all_seeds else None,
+        "fresh_n": cell.fresh.n if cell.fresh else 0,
+        "fresh_mean": cell.fresh.mean if cell.fresh else None,
+        "camps": cell.camps,
     }
 
 

@@ -76,33 +76,40 @@ def replicate_words(goal: GoalSpec, analysis: ContrastAnalysis) -> Words:
     """Of a stage on fresh seeds."""
     if goal.question.kind == "interaction":
         return _crossed(goal, analysis)
-    equal = (
-        "no statement: the goal names no smallest effect"
-        if goal.smallest_effect is None
-        else f"equivalent within {goal.smallest_effect:g}"
-    )
-    if goal.question.kind == "comparison":
-        return Words(
-            f"Which levels of {goal.question.factor} differ from {scalar_text(goal.baseline)} on fresh seeds?",
-            tuple(_predict_comparison(goal, analysis)),
-            (
-                Outcome(
-                    pattern="the interval of the paired difference lies on one side of zero and holds after correction",
-                    conclusion="the level is above, or below, the baseline",
-                    next="conclude",
-                ),
-                Outcome(
-                    pattern="both one-sided tests against the smallest effect hold after correction",
-                    conclusion=equal,
-                    next="conclude",
-                ),
-                Outcome(
-                    pattern="neither",
-                    conclusion="not shown to differ, which is not equality",
-                    next="conclude with this open",
-                ),
+    return _compared(goal, analysis) if goal.question.kind == "comparison" else _led(goal, analysis)
+
+
+def _equal(goal: GoalSpec) -> str:
+    if goal.smallest_effect is None:
+        return "no statement: the goal names no smallest effect"
+    return f"equivalent within {goal.smallest_effect:g}"
+
+
+def _compared(goal: GoalSpec, analysis: ContrastAnalysis) -> Words:
+    return Words(
+        f"Which levels of {goal.question.factor} differ from {scalar_text(goal.baseline)} on fresh seeds?",
+        tuple(_predict_comparison(goal, analysis)),
+        (
+            Outcome(
+                pattern="the interval of the paired difference lies on one side of zero and holds after correction",
+                conclusion="the level is above, or below, the baseline",
+                next="conclude",
             ),
-        )
+            Outcome(
+                pattern="both one-sided tests against the smallest effect hold after correction",
+                conclusion=_equal(goal),
+                next="conclude",
+            ),
+            Outcome(
+                pattern="neither",
+                conclusion="not shown to differ, which is not equality",
+                next="conclude with this open",
+            ),
+        ),
+    )
+
+
+def _led(goal: GoalSpec, analysis: ContrastAnalysis) -> Words:
     return Words(
         f"Is the leading level of {goal.question.factor} above its rivals on fresh seeds?",
         tuple(_predict_best(goal, analysis)),
@@ -114,7 +121,7 @@ def replicate_words(goal: GoalSpec, analysis: ContrastAnalysis) -> Words:
             ),
             Outcome(
                 pattern="both one-sided tests against the smallest effect hold for the rivals that it is not shown above",
-                conclusion=equal,
+                conclusion=_equal(goal),
                 next="conclude for this condition",
             ),
             Outcome(
