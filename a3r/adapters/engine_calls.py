@@ -60,6 +60,10 @@ def call(
 def jobs_of(answer: Json) -> dict[str, EngineJob]:
     """The answer to a look."""
     return {
-        job: EngineJob(PoolJobState(told["state"]), str(told["detail"])[:MOST_WORDS])
+        job: EngineJob(
+            PoolJobState(told["state"]),
+            str(told["detail"])[:MOST_WORDS],
+            str(told.get("external_id") or job),
+        )
         for job, told in answer["jobs"].items()
     }

@@ -24,10 +24,6 @@ QUEUED = ("PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED", "RESV_DEL_HOLD")
 RUNNING = ("RUNNING", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 
 
-class CannotDo(Exception):
-    """A person must change something."""
-
-
 def run_worker(argv: Sequence[str], env: dict[str, str]) -> int:
     """What submitit runs on the node: the command, with every notice of the cluster passed on; its exit code is the result.
 
@@ -53,11 +49,11 @@ def submit(request: Json) -> Json:
     submitit: Any = import_module("submitit")
 
     folder = Path(request["folder"]) / request["id"]
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     known: Json | None = _record(folder)
     if known is None and request["kind"] == "slurm":
         known = _named(request["id"])
     if known is None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         cluster = "local" if request["kind"] == "local" else "slurm"
         executor = submitit.AutoExecutor(folder=str(folder), cluster=cluster)
         executor.update_parameters(**request["parameters"])
@@ -81,7 +77,8 @@ def look(request: Json) -> Json:
             record = {"external_id": theirs} if theirs else _named(ours)
         if record is not None:
             state, detail = _state(request["kind"], folder, record)
-            found[ours] = {"state": state, "detail": detail}
+            told = {"state": state, "detail": detail, "external_id": record["external_id"]}
+            found[ours] = told
     return {"jobs": found}
 
 
@@ -162,15 +159,26 @@ def main() -> None:
     """Do what the first argument says."""
     request: Json = json.loads(sys.stdin.buffer.read())
     calls = {"submit": submit, "look": look, "stop": stop}
+    # A job of this machine is our child: it must hold none of the pipes, or whoever called us would wait for its end.
+    answers, words = os.dup(1), os.dup(2)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nothing, number)
     try:
         answer = calls[sys.argv[1]](request)
     except ModuleNotFoundError:
-        sys.stderr.write("submitit is not installed\n")
-        sys.exit(2)
-    except (CannotDo, ValueError, RuntimeError) as error:
-        sys.stderr.write(" ".join(str(error).split())[:400] + "\n")
-        sys.exit(2)
-    sys.stdout.write(json.dumps(answer) + "\n")
+        _leave(words, "submitit is not installed", 2)
+    except (ValueError, RuntimeError) as error:
+        _leave(words, str(error), 2)
+    except Exception as error:  # noqa: BLE001 - the outermost edge: everything becomes words and an exit code
+        _leave(words, f"{type(error).__name__}: {error}", 1)
+    else:
+        os.write(answers, json.dumps(answer).encode() + b"\n")
+
+
+def _leave(words: int, message: str, code: int) -> None:
+    os.write(words, " ".join(message.split())[:400].encode())
+    sys.exit(code)
 
 
 if __name__ == "__main__":

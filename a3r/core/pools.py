@@ -127,6 +127,8 @@ class EngineJob:
     """One of queued, starting (it runs), ended (by itself, well), failed."""
     detail: str = ""
     """In the engine's words."""
+    external_id: str = ""
+    """The engine's own id; empty = ours."""
 
 
 class PoolEngine(Protocol):

@@ -134,9 +134,8 @@ class PoolKeeper:
             why = f"its worker did not come to the hub within {pool.options.start_timeout_s:g} s"
             self._over(job, PoolJobState.FAILED, f"{why}: can the machine reach the hub?")
             return
-        self.store.note_pool_job(
-            job.id, told.state, now, detail=told.detail, external_id=job.external_id or job.id
-        )
+        external = job.external_id or told.external_id or job.id
+        self.store.note_pool_job(job.id, told.state, now, detail=told.detail, external_id=external)
 
     def _ended(self, job: PoolJobRow, told: EngineJob) -> None:
         held = self.store.attempts_of_worker(job.worker_id) if job.worker_id else []
