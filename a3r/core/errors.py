@@ -181,13 +181,13 @@ class ModelUnavailable(ModelError):
 
 
 class ModelRefused(ModelError):
-    """No key, no credit, no such model: trying again changes nothing until a person acts."""
+    """No key, no credit, no price, no such model: trying again changes nothing until a person acts."""
 
     code = "model_refused"
 
 
 class BudgetSpent(ModelError):
-    """The campaign's budget does not allow this call, or the model has no price."""
+    """The campaign's budget does not allow this call."""
 
     code = "budget_spent"
 

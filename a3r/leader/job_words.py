@@ -11,7 +11,7 @@ from a3r.store.rows import JobRow
 
 _WHY = {
     "reply_invalid": "no reply of the language model could be used",
-    "model_refused": "the language model can not be asked (key, credit, name or settings)",
+    "model_refused": "the language model can not be asked (key, credit, price, name or settings)",
     "model_unavailable": "the language model does not answer",
     "budget_spent": "the budget does not allow another call of the language model",
     "job_failed": "its journal no longer fits what it would ask",

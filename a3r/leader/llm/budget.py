@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from a3r.core.errors import BudgetSpent
+from a3r.core.errors import BudgetSpent, ModelRefused
 from a3r.core.llm import LanguageModel, ModelRequest, Spent
 
 SYNTHESIS = frozenset({"interpret"})
@@ -85,14 +85,14 @@ def reserve_for(model: LanguageModel, request: ModelRequest) -> Spent:
     """What the call may cost at most.
 
     Raises:
-        BudgetSpent: nobody knows the model's price, so nobody could keep a budget.
+        ModelRefused: nobody knows the model's price, so nobody could keep a budget. Not a spent one: a person can put it right.
     """
     price = model.price()
     if price is None:
-        raise BudgetSpent(
+        raise ModelRefused(
             f"the price of the language model {model.name!r} is not known, so no budget could be kept",
-            hint="Set A3R_LLM_PRICE to USD a million prompt and completion tokens, e.g. '3,15' ('0,0' for a model of your own).",
-            limit="price",
+            hint="Set A3R_LLM_PRICE to USD a million prompt and completion tokens, e.g. '3,15' ('0,0' for a model of your own), "
+            "then 'a3r daemon stop' and resume the campaign.",
         )
     prompt = model.count_tokens(request)
     usd = prompt * price.prompt_usd + request.max_tokens * price.completion_usd

@@ -103,7 +103,7 @@ class Exchange:
             except (ModelUnavailable, ModelRefused) as error:
                 faults.append(error)
             except BudgetSpent:
-                # A dearer fallback, or one without a price: what the models before it said is the better reason.
+                # A dearer fallback: what the models before it said is the better reason.
                 if not faults:
                     raise
         raise _gravest(faults)

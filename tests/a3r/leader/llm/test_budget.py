@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from a3r.core.errors import BudgetSpent, JobFailed, ModelError, ModelUnavailable
+from a3r.core.errors import BudgetSpent, JobFailed, ModelError, ModelRefused, ModelUnavailable
 from a3r.core.llm import ModelMessage, ModelReply, ModelRequest, Price, Spent
 from a3r.leader.llm.budget import SYNTHESIS_SHARE, Limits, reserve_for, sum_of
 from a3r.leader.llm.desk import Desk
@@ -73,7 +73,7 @@ def test_a_goals_budget_gives_the_limits() -> None:
 
 def test_a_model_without_a_price_is_refused_before_anything_is_sent(office: Any) -> None:
     model = ScriptedModel([said("hello")], price=None)
-    with pytest.raises(BudgetSpent, match=r"scripted/model.*not known") as caught:
+    with pytest.raises(ModelRefused, match=r"scripted/model.*not known") as caught:
         office.ask(office.desk(model, Limits(usd=None)))
     assert "A3R_LLM_PRICE" in caught.value.hint
     assert (model.asked, office.states()) == ([], [])

@@ -70,6 +70,16 @@ def test_a_planner_without_a_model_is_blocked_and_says_what_to_do(new_rig, goal)
     assert rig.store.runs(campaign) == []
 
 
+def test_a_model_without_a_price_blocks_the_campaign_instead_of_ending_it(new_rig, goal):
+    rig = new_rig(ScriptedModel(careful_planner(), price=None))
+    campaign = rig.start(goal)
+    rig.until_quiet()
+    row = rig.row(campaign)
+    assert row.state is CampaignState.BLOCKED
+    assert "A3R_LLM_PRICE" in row.failure
+    assert rig.store.runs(campaign) == []
+
+
 def test_replies_that_stay_useless_block_the_campaign_and_a_resume_asks_anew(new_rig, goal):
     sick = [True]
     careful = careful_planner()
