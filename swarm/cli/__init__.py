@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("swarm.cli.config", "Show, check or change a server's training configuration."),
     "controller": ("swarm.cli.controller", "Who steers a server: take or give back its lease."),
     "clients": ("swarm.cli.clients", "Show who is connected and what each client has done."),
+    "doctor": ("swarm.cli.doctor", "What an engine needs of this machine, and what is missing."),
     "exec": ("swarm.cli.exec", "Run any program as one episode, through environment variables."),
     "debug": (
         "swarm.cli.debug",

@@ -253,6 +253,8 @@ class ToyEngine:
             ids = self._constrained_ids(request)
         else:
             ids = self._random_ids(request)
+        ends = [i for i, token in enumerate(ids) if token in request.stop_token_ids]
+        ids = ids[: ends[0] + 1] if ends else ids
         finish = "stop" if len(ids) <= request.max_tokens else "length"
         ids = ids[: request.max_tokens]
         logprobs = [-0.5 - (token % 7) / 10 for token in ids]
