@@ -20,7 +20,7 @@ from a3r.leader.review_gate import DECIDED
 from a3r.leader.sweep_steps import evidence_of
 from a3r.leader.tick import Tick
 from a3r.report.analysis import analyse
-from a3r.store.rows import AttemptRow, BlueprintRow, RunRow, StageRow
+from a3r.store.rows import AttemptRow, BlueprintRow, PendingWork, RunRow, StageRow
 
 AHEAD = 2
 """Attempts queued or under way at once, as a multiple of the capacity: a worker that gets free never waits for a tick."""
@@ -31,8 +31,10 @@ GPU_HOURS = "the budget of GPU hours was used up"
 def run_stage(tick: Tick, stage: StageRow) -> bool:
     """One look at a running stage; True when something was written."""
     blueprints = tick.store.blueprints(tick.id, stage.id)
-    changed = _make_runs(tick, blueprints)
     runs = _runs_of(tick, blueprints)
+    changed = _make_runs(tick, blueprints, runs)
+    if changed:
+        runs = _runs_of(tick, blueprints)
     changed |= take_over(tick, stage, runs)
     used_up = _used_up(tick)
     if used_up:
@@ -50,8 +52,8 @@ def _runs_of(tick: Tick, blueprints: list[BlueprintRow]) -> list[RunRow]:
     return [r for r in tick.store.runs(tick.id) if r.blueprint_id in ids]
 
 
-def _make_runs(tick: Tick, blueprints: list[BlueprintRow]) -> bool:
-    have = Counter(r.blueprint_id for r in tick.store.runs(tick.id))
+def _make_runs(tick: Tick, blueprints: list[BlueprintRow], runs: list[RunRow]) -> bool:
+    have = Counter(r.blueprint_id for r in runs)
     missing = [
         b
         for b in blueprints
@@ -65,13 +67,16 @@ def _make_runs(tick: Tick, blueprints: list[BlueprintRow]) -> bool:
 def _settle_and_queue(tick: Tick, blueprints: list[BlueprintRow], runs: list[RunRow]) -> bool:
     """Runs without a live attempt either get one (within the capacity) or end."""
     by_id, of_run = {b.id: b for b in blueprints}, {r.id: r for r in runs}
-    room = AHEAD * tick.campaign.capacity - _able(tick, by_id, of_run)
-    waiting = tick.store.pending_work(tick.id).runs_without_live_attempt
-    ours = [r for r in waiting if r.id in of_run]
+    work = tick.store.pending_work(tick.id)
+    room = AHEAD * tick.campaign.capacity - _able(work, by_id, of_run)
+    before = _by_run(work)
+    ours = [r for r in work.runs_without_live_attempt if r.id in of_run]
     changed = _cancel_rejected(tick, by_id, runs)
     for run in sorted(ours, key=lambda r: -_cost(by_id[r.blueprint_id])):
         blueprint = by_id[run.blueprint_id]
-        attempts = tick.store.attempts_of_run(run.id)
+        attempts = before.get(run.id, [])
+        if not attempts and room <= 0:
+            continue  # most runs of a large stage
         limit = blueprint.blueprint.limits.max_attempts
         if blueprint.review is ReviewStatus.REJECTED:
             continue
@@ -91,10 +96,19 @@ def _settle_and_queue(tick: Tick, blueprints: list[BlueprintRow], runs: list[Run
     return changed
 
 
-def _able(tick: Tick, by_id: dict[str, BlueprintRow], of_run: dict[str, RunRow]) -> int:
+def _by_run(work: PendingWork) -> dict[str, list[AttemptRow]]:
+    """Run -> its attempts, first to last."""
+    found: dict[str, list[AttemptRow]] = {}
+    for attempts in work.attempts_by_state.values():
+        for attempt in attempts:
+            found.setdefault(attempt.run_id, []).append(attempt)
+    return {run_id: sorted(own, key=lambda a: a.ordinal) for run_id, own in found.items()}
+
+
+def _able(work: PendingWork, by_id: dict[str, BlueprintRow], of_run: dict[str, RunRow]) -> int:
     """Attempts under way, and queued ones that a worker may claim: one whose approval was voided by an edit waits."""
     count = 0
-    for state, found in tick.store.pending_work(tick.id).attempts_by_state.items():
+    for state, found in work.attempts_by_state.items():
         if state is AttemptState.QUEUED:
             ours = [by_id[of_run[a.run_id].blueprint_id] for a in found if a.run_id in of_run]
             count += sum(b.review is ReviewStatus.APPROVED for b in ours)
@@ -110,6 +124,8 @@ def _cancel_rejected(tick: Tick, by_id: dict[str, BlueprintRow], runs: list[RunR
         for r in runs
         if by_id[r.blueprint_id].review is ReviewStatus.REJECTED and r.state not in TERMINAL_RUNS
     ]
+    if not rejected:
+        return False
     idle = _waiting_ids(tick)
     found = [r for r in rejected if r.id in idle]
     for run in found:
@@ -196,7 +212,7 @@ def _show_state(tick: Tick, blueprints: list[BlueprintRow], runs: list[RunRow]) 
     """``awaiting_review`` while nothing can go on without a verdict (an edit voided it), else ``running``."""
     by_id, of_run = {b.id: b for b in blueprints}, {r.id: r for r in runs}
     undecided = any(b.review not in DECIDED for b in blueprints) or awaits_person(tick)
-    if undecided and not _able(tick, by_id, of_run):
+    if undecided and not _able(tick.store.pending_work(tick.id), by_id, of_run):
         return tick.enter(CampaignState.AWAITING_REVIEW)
     return tick.enter(CampaignState.RUNNING)
 

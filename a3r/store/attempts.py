@@ -12,17 +12,17 @@ from a3r.core.types import (
     TERMINAL_ATTEMPTS,
     TERMINAL_RUNS,
     AttemptState,
-    CampaignState,
     RunState,
     WorkerState,
 )
 from a3r.store.book import Book, fetch, next_count, note
+from a3r.store.claimable import queued_of, with_room
 from a3r.store.fencing import hold
 from a3r.store.placement import extend, keeps_free, leased_gpus, need_of, release, take
 from a3r.store.reviews import may_run
 from a3r.store.revisions import number_in_force
 from a3r.store.rows import AttemptRow
-from a3r.store.tables import AttemptTable, BlueprintTable, CampaignTable, RunTable, WorkerTable
+from a3r.store.tables import AttemptTable, BlueprintTable, RunTable, WorkerTable
 
 REPORTABLE = frozenset(
     {
@@ -267,25 +267,13 @@ def _oldest_claimable(
     worker = session.get(WorkerTable, worker_id)
     if worker is not None and worker.state != WorkerState.ACTIVE.value:
         return None
-    queued = session.exec(
-        select(AttemptTable, CampaignTable, BlueprintTable)
-        .join(CampaignTable, col(CampaignTable.id) == col(AttemptTable.campaign_id))
-        .join(RunTable, col(RunTable.id) == col(AttemptTable.run_id))
-        .join(BlueprintTable, col(BlueprintTable.id) == col(RunTable.blueprint_id))
-        .where(AttemptTable.state == AttemptState.QUEUED.value)
-        .where(CampaignTable.state == CampaignState.RUNNING.value)
-        .where(col(CampaignTable.stop_requested_at).is_(None))
-        .order_by(col(AttemptTable.queue_order))
-    ).all()
-    if not queued:
+    campaigns = with_room(session)
+    if not campaigns:
         return None
-    holding = session.exec(
-        select(AttemptTable.campaign_id).where(col(AttemptTable.state).in_(_HOLDING))
-    ).all()
     free = offer.without(leased_gpus(session, worker_id))
-    for attempt, campaign, blueprint in queued:
-        has_room = holding.count(campaign.id) < campaign.capacity
-        if not has_room or not may_run(session, blueprint):
+    may: dict[str, bool] = {}
+    for attempt, blueprint in queued_of(session, campaigns):
+        if not may.setdefault(blueprint.id, may_run(session, blueprint)):
             continue
         need = need_of(Blueprint.model_validate(blueprint.body))
         if free.fits(need):

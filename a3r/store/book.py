@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import inspect
-from sqlmodel import Session, SQLModel, col, select
+from sqlmodel import Session, SQLModel, func, select
 
 from a3r.core.errors import NotFound
 from a3r.core.ports import Clock
@@ -75,7 +75,7 @@ def next_count(session: Session, name: str) -> int:
 def count_rows(session: Session, table: type[SQLModel], campaign_id: str) -> int:
     """How many records of the table belong to the campaign."""
     owner: Any = getattr(table, "campaign_id")  # noqa: B009  (SQLModel itself declares no such column)
-    return len(session.exec(select(col(owner)).where(owner == campaign_id)).all())
+    return session.exec(select(func.count()).select_from(table).where(owner == campaign_id)).one()
 
 
 def note(

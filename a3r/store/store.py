@@ -12,6 +12,7 @@ from a3r.store.attempts import AttemptBook
 from a3r.store.blueprints import BlueprintBook
 from a3r.store.campaigns import CampaignBook
 from a3r.store.changes import Changes
+from a3r.store.claimable import ClaimableBook
 from a3r.store.commands import CommandBook
 from a3r.store.engine import BUSY_TIMEOUT_S, Database
 from a3r.store.evidence import EvidenceBook
@@ -44,6 +45,7 @@ class Store(
     ReviewBook,
     RunBook,
     AttemptBook,
+    ClaimableBook,
     RetryBook,
     FinishBook,
     EvidenceBook,
