@@ -15,7 +15,8 @@ from a3r.store.book import Book
 from a3r.store.engine import Database
 from a3r.store.fencing import hold
 
-_LOG_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_LOG_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(\.tail)?")
+"""``client``; and ``client.tail``, the end of one that was too long to be kept whole."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

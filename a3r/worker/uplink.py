@@ -161,8 +161,14 @@ class AttemptUplink:
     def _send_logs(self, *, everything: bool) -> None:
         for name in self._log_names():
             left = 10**6 if everything else CHUNKS_A_PASS
-            while left and self._send_chunk(name, everything=everything):
-                left -= 1
+            try:
+                while left and self._send_chunk(name, everything=everything):
+                    left -= 1
+            except Conflict as error:
+                if "fencing_token" in error.details:
+                    raise
+                # A log that the hub cannot take must not cost the attempt its result.
+                logger.warning("%s: the log %r stays here: %s", self._id, name, error.message)
 
     def _log_names(self) -> list[str]:
         """``client``, ...; and ``client.tail``, the end of one that went on in further files."""

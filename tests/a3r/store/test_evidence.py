@@ -108,6 +108,10 @@ def test_log_chunks_append_raw_bytes_and_overlap_harmlessly(study: Any, store: S
     assert store.read_log(attempt.id, "client", -2, 100) == b"cd"
     assert store.read_log(attempt.id, "client", 100, 10) == b""
     assert store.log_names(attempt.id) == ["client"]
+    # The end of a log that was too long to be kept whole.
+    assert store.add_log_chunk(attempt.id, token, "client.tail", 0, b"end") == 3
+    assert store.read_log(attempt.id, "client.tail", -3, 3) == b"end"
+    assert store.log_names(attempt.id) == ["client", "client.tail"]
 
 
 def test_a_log_that_is_not_there_is_named_with_those_that_are(study: Any, store: Store) -> None:

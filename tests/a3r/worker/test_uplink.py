@@ -124,6 +124,23 @@ def test_a_stale_fencing_token_ends_the_sending_and_is_told_once(folder, hub, at
         hub.finish("a-1", report())
 
 
+def test_a_log_that_the_hub_cannot_take_does_not_cost_the_attempt_its_result(folder, attempt):
+    class Picky(FakeHub):
+        def logs(self, attempt_id, request):
+            if request.name == "odd":
+                raise Conflict("'odd' cannot name a log")
+            super().logs(attempt_id, request)
+
+    picky = Picky()
+    queued = picky.queue(attempt.spec)
+    folder.log("odd").write_bytes(b"x")
+    folder.log("server").write_bytes(b"y")
+    write_json(folder.finish_file, report().model_dump(mode="json"))
+    uplink(folder, picky).send()
+    assert queued.finish == report()
+    assert dict(queued.logs) == {"server": b"y"}
+
+
 def test_half_a_line_left_by_a_crash_is_cut_off(tmp_path):
     path = tmp_path / "x.jsonl"
     append_lines(path, [{"a": 1}])
