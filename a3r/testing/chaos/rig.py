@@ -27,7 +27,7 @@ from a3r.worker.processes import sweep
 from a3r.worker.supervisor import NONCE
 
 LOOK_S = 0.1
-STUCK_S = 180.0
+STUCK_S = 300.0
 """Longest wait for one thing to happen. Machines that run many of these at once are slow."""
 TMUX_SOCKET = "a3r"
 OVER = (CampaignState.DONE, CampaignState.STOPPED)
@@ -124,6 +124,12 @@ class Rig:
             if (folder.path / "attempt.json").exists():
                 return folder
         return None
+
+    def surround(self) -> None:
+        """Start bystanders that look like what the attempts have running now."""
+        for attempt in self.attempts():
+            if attempt.ended_at is None and self.folder(attempt.id) is not None:
+                self.bystanders.resemble(attempt.nonce, attempt.id)
 
     def mark(self, attempt_id: str = "") -> int:
         """Grows with everything that an attempt (empty: any) can show: steps, rounds, its end."""

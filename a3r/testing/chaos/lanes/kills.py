@@ -59,9 +59,7 @@ def _break(play: Play, running: Rig, kinds: Sequence[str]) -> None:
     order = list(kinds)
     play.rng.shuffle(order)
     running.wait(lambda: running.mark() > 0, "the first sign of life")
-    for attempt in running.attempts():
-        if (folder := running.folder(attempt.id)) is not None:
-            running.bystanders.resemble(attempt.nonce, folder.path.name)
+    running.surround()
     for kind in order:
         if running.over:
             raise Stuck(f"the campaign was over before {kind!r}: give the lane more steps")

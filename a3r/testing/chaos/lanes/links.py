@@ -27,6 +27,7 @@ def play_outages(play: Play) -> None:
             running.distant_worker("distant", f"http://127.0.0.1:{wire.port}", slots=2)
             running.wait(lambda: in_state(running, AttemptState.RUNNING) == 2, "both attempts run")
             running.wait(lambda: running.mark() > 3, "they train")
+            running.surround()
             for number in range(play.times(2)):
                 _hub_outage(play, running, kill_worker=number % 2 == 1)
                 blocked(play, running, wire, "a blocked link")

@@ -34,6 +34,7 @@ def play_returning(play: Play) -> None:
 
 def _come_back(play: Play, running: Rig, wire: Wire, *, finished: bool) -> None:
     first, folder = _training(running)
+    running.surround()
     late = len(_late_results(running))
     what = "it has finished meanwhile" if finished else "it still trains"
     with play.fault("a lost attempt comes back", what):

@@ -37,6 +37,7 @@ def play_tunnel(play: Play) -> None:
         try:
             running.wait(lambda: in_state(running, AttemptState.RUNNING), "an attempt runs there")
             running.wait(lambda: running.mark() > 3, "it trains")
+            running.surround()
             for _ in range(play.times(2)):
                 blocked(play, running, wire, "a blocked SSH link")
             with play.fault("kill -9 daemon that holds the SSH link"):

@@ -69,8 +69,7 @@ class Running:
         running.local_worker(slots=1)
         running.wait(lambda: len(with_mark(self.mark)) >= ESCAPES, "the client's escapees")
         running.wait(lambda: running.mark() > 1, "it trains")
-        attempt = next(a for a in running.attempts() if a.ended_at is None)
-        running.bystanders.resemble(attempt.nonce, attempt.id)
+        running.surround()
         ending(self._play, self)
         finish(running)
         audit(

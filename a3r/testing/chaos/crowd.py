@@ -1,0 +1,165 @@
+"""A crowd of scripted workers over real HTTP, as many as a cluster has: what one hub on SQLite bears, measured."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from a3r.core.errors import A3RError, HubUnreachable
+from a3r.core.wire import AttemptSpec
+from a3r.testing.scripted_worker import ScriptedWorker
+from a3r.worker.hub_client import HubClient, at
+
+CLAIM_WAIT_S = 2.0
+"""As the real worker asks."""
+JOIN_S = 60.0
+LOG_BYTES = 16_384
+
+
+@dataclass
+class Seen:
+    """What the crowd measured; filled from many threads."""
+
+    seconds: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """Kind of request -> seconds of each; ``claim`` has only those that brought an attempt."""
+    played: list[str] = field(default_factory=list[str])
+    """Attempts that were given out, in order of their end."""
+    errors: Counter[str] = field(default_factory=Counter[str])
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @contextmanager
+    def timed(self, kind: str) -> Generator[Callable[[], None]]:
+        """Measure the block; it is dropped when the block calls what it is given."""
+        keep = [True]
+        began = time.perf_counter()
+        yield lambda: keep.__setitem__(0, False)
+        took = time.perf_counter() - began
+        if keep[0]:
+            self.took(kind, took)
+
+    def took(self, kind: str, seconds: float) -> None:
+        """Note one request."""
+        with self._lock:
+            self.seconds.setdefault(kind, []).append(max(0.0, seconds))
+
+    def failed(self, error: Exception) -> None:
+        """Count an error."""
+        with self._lock:
+            self.errors[type(error).__name__] += 1
+
+    def done(self, attempt_id: str) -> None:
+        """Note an attempt's end."""
+        with self._lock:
+            self.played.append(attempt_id)
+
+
+@dataclass
+class Crowd:
+    """``count`` workers with one slot each; two threads a worker, as a real one has more."""
+
+    url: str
+    token_file: Path
+    count: int
+    hold_s: float
+    """How long an attempt lasts."""
+    heartbeat_s: float
+    seen: Seen = field(default_factory=Seen)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list[threading.Thread])
+
+    def start(self) -> None:
+        """Begin."""
+        for number in range(self.count):
+            one = _Member(self, f"crowd-{number:03}", random.Random(number))  # noqa: S311
+            for loop in (one.work, one.beat):
+                thread = threading.Thread(target=loop, daemon=True)
+                thread.start()
+                self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Let everybody finish what they say, and end."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(JOIN_S)
+
+    @property
+    def over(self) -> threading.Event:
+        """Set once it shall end."""
+        return self._over
+
+    def connection(self) -> HubClient:
+        """A way to the hub of its own."""
+        return at(self.url, self.token_file)
+
+
+class _Member:
+    def __init__(self, crowd: Crowd, name: str, rng: random.Random) -> None:
+        self._crowd, self._rng = crowd, rng
+        self._worker = ScriptedWorker(crowd.connection(), name, inventory={"cpus": 8, "gpus": []})
+        self._held: AttemptSpec | None = None
+        self._step = 0
+
+    def work(self) -> None:
+        """Claim, hold, send everything, again and again."""
+        over, seen = self._crowd.over, self._crowd.seen
+        over.wait(self._rng.uniform(0, self._crowd.heartbeat_s))
+        while not over.is_set():
+            try:
+                with seen.timed("register"):
+                    self._worker.register()
+                break
+            except A3RError as error:
+                self._trouble(error)
+        while not over.is_set():
+            try:
+                self._once(seen, over)
+            except A3RError as error:
+                self._trouble(error)
+
+    def _once(self, seen: Seen, over: threading.Event) -> None:
+        with seen.timed("claim") as drop:
+            spec = self._worker.claim(CLAIM_WAIT_S)
+            if spec is None:
+                drop()
+        if spec is None:
+            return
+        self._held, self._step = spec, 0
+        with seen.timed("events"):
+            self._worker.send_events(spec, 8)
+        over.wait(self._rng.uniform(0.5, 1.5) * self._crowd.hold_s / 2)
+        with seen.timed("steps"):
+            self._worker.send_steps(spec)
+        self._step = 1
+        over.wait(self._rng.uniform(0.5, 1.5) * self._crowd.hold_s / 2)
+        with seen.timed("log"):
+            self._worker.send_log(spec, b"." * LOG_BYTES)
+        with seen.timed("rounds and finish"):
+            self._worker.play(spec)
+        self._held = None
+        seen.done(spec.attempt_id)
+
+    def beat(self) -> None:
+        """Renew the lease on a clock of its own, held open for commands as real heartbeats are."""
+        over, seen = self._crowd.over, self._crowd.seen
+        over.wait(self._rng.uniform(0, self._crowd.heartbeat_s))
+        while not over.is_set():
+            spec = self._held
+            began = time.monotonic()
+            try:
+                wait_s = self._crowd.heartbeat_s if spec is not None else 0.0
+                self._worker.beat(*([spec] if spec else []), step=self._step, wait_s=wait_s)
+                seen.took("heartbeat, beyond its wait", time.monotonic() - began - wait_s)
+            except A3RError as error:
+                self._trouble(error)
+            over.wait(max(0.05, self._crowd.heartbeat_s - (time.monotonic() - began)))
+
+    def _trouble(self, error: A3RError) -> None:
+        self._crowd.seen.failed(error)
+        if isinstance(error, HubUnreachable):
+            self._crowd.over.wait(0.5)
