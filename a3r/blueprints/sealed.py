@@ -43,12 +43,25 @@ class SealedTask:
         python: str = sys.executable,
         timeout_s: float = TIMEOUT_S,
         environment: Mapping[str, str] | None = None,
+        command: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Nothing is started before something is asked. ``environment``: None = this process's own, cut down."""
+        """Nothing is started before something is asked.
+
+        Args:
+            folder: holds ``evaluation.py``.
+            python: runs it.
+            timeout_s: for one answer.
+            environment: None = this process's own; cut down either way.
+            command: instead of ``scoring_command(folder, python)``: the same behind walls.
+            variables: to add to its environment.
+        """
         self.folder = folder
         self.name = folder.name
-        self._python, self._timeout_s = python, timeout_s
+        self._timeout_s = timeout_s
         self._environment = dict(os.environ if environment is None else environment)
+        self._command = list(command) or scoring_command(folder, python)
+        self._variables = dict(variables or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> SealedTask:
@@ -133,10 +146,10 @@ class SealedTask:
         if self._process is None:
             kept = {k: v for k, v in self._environment.items() if k in KEPT_VARIABLES}
             self._process = subprocess.Popen(
-                [self._python, "-s", "-P", "-B", scoring_host.__file__, str(self.folder.resolve())],
+                self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**kept, "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"},
+                env={**kept, **self._variables, "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"},
             )
         return self._process
 
@@ -160,6 +173,11 @@ class SealedTask:
                 if len(found) > MAX_ANSWER_BYTES:
                     raise OSError(f"its answer has more than {MAX_ANSWER_BYTES} bytes")
         return bytes(found)
+
+
+def scoring_command(folder: Path, python: str = sys.executable) -> list[str]:
+    """What runs the evaluator of a folder."""
+    return [python, "-s", "-P", "-B", scoring_host.__file__, str(folder.resolve())]
 
 
 def told(trace: EpisodeTrace) -> dict[str, Any]:

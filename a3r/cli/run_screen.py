@@ -114,6 +114,7 @@ TOLD = frozenset(
         "server_restarted",
         "evaluator_restarted",
         "gpus_not_free",
+        "trainer_not_finite",
         "deviation",
     }
     | {"attempt_failed", "attempt_lost", "attempt_unreachable", "attempt_blocked", "late_result"}

@@ -109,6 +109,7 @@ def enclose(
     *,
     host: HostWalls | None = None,
     python: str = "",
+    stdin: bool = False,
 ) -> Enclosed:
     """Put ``argv`` behind the walls of ``spec``, as far as this host can build them.
 
@@ -119,6 +120,7 @@ def enclose(
         room: what it is given.
         host: what the host can do; None = ask (once a process).
         python: the interpreter whose packages it needs; empty = ``argv[0]`` when that is one.
+        stdin: it reads what its starter is given; False: it reads nothing.
 
     Raises:
         SandboxMissing: mode ``required``, and a wall cannot be built here.
@@ -143,6 +145,7 @@ def enclose(
         "cwd": str(cwd),
         "relays": _relays(spec, room) if host.bwrap and host.network else [],
         "limits": _limits(spec),
+        "stdin": stdin,
         "memory_mb": spec.memory_mb,
         "processes": spec.processes,
     }

@@ -38,6 +38,11 @@ PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 Spec = dict[str, Any]
 
 
+def given_input(spec: Spec) -> int | None:
+    """What the command reads: nothing, or (None) what we were given."""
+    return None if spec.get("stdin") else subprocess.DEVNULL
+
+
 # --- outside -----------------------------------------------------------------------------------------------------
 
 
@@ -53,7 +58,7 @@ class Outside:
         self._calls: set[asyncio.Task[None]] = set()
         number = theirs.fileno()
         argv = [*spec["wall"], *spec["inside"], "inside", str(number)]
-        self._child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=(number,))
+        self._child = subprocess.Popen(argv, stdin=given_input(spec), pass_fds=(number,))
         theirs.close()
         self._ours.send(json.dumps(spec).encode())
 
@@ -220,7 +225,7 @@ class Inside:
                 self.spec["argv"],
                 cwd=self.spec["cwd"],
                 env=self.env,
-                stdin=subprocess.DEVNULL,
+                stdin=given_input(self.spec),
                 preexec_fn=self._limit,
             )
         except (OSError, subprocess.SubprocessError) as error:

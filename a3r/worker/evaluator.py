@@ -76,6 +76,10 @@ class EvaluatorSpec(BaseModel):
     """For the files that the agent's process reads and writes."""
     out_file: str
     python: str = sys.executable
+    scorer: list[str] = Field(default_factory=list[str])
+    """The whole command of a sealed evaluator's process (its walls); empty: without walls."""
+    scorer_env: dict[str, str] = Field(default_factory=dict[str, str])
+    """To add to its environment."""
     agent: list[str] = Field(default_factory=list[str])
     """The whole command of the agent's process (its own environment, its walls); empty: ``python entry agent.json``."""
     agent_env: dict[str, str] = Field(default_factory=dict[str, str])
@@ -98,7 +102,9 @@ class Round:
         self.work = Path(spec.work_dir)
         sealed = spec.evaluator_dir
         self.task: ScoredTask | SealedTask = (
-            SealedTask(Path(sealed)) if sealed else scored_task(spec.task)
+            SealedTask(Path(sealed), command=spec.scorer, variables=spec.scorer_env)
+            if sealed
+            else scored_task(spec.task)
         )
         self.check_source()
         try:

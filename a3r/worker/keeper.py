@@ -20,6 +20,7 @@ from a3r.worker.places import records
 from a3r.worker.processes import ExitRecord, Launcher, Process, ProcessState
 from a3r.worker.repair import AttemptOver, Repair, ended_well
 from a3r.worker.roles import Starter
+from a3r.worker.scrape.recorder import TrainerLog
 from a3r.worker.server_watch import SILENT_LOOKS, SILENT_S, ServerWatch
 from a3r.worker.stop_rules import broken_rule, rule_words
 from swarm.protocol.config import TrainConfig
@@ -58,6 +59,7 @@ class Keeper:
         self._seen: dict[str, Status | None] = {}
         """What each server last said of itself."""
         self._doing: dict[str, str] = {}
+        self._trainers: dict[str, TrainerLog] = {}
 
     @property
     def watch(self) -> ServerWatch:
@@ -192,6 +194,21 @@ class Keeper:
         """Keep the clients at work until training is complete. ``status``: the first server's."""
         for client in self._starter.blueprint.clients:
             self._client(client, status)
+            self._scrape(client)
+
+    def _scrape(self, client: ClientSpec) -> None:
+        """Record the steps of a client that runs a foreign trainer; a step of it is progress."""
+        if not client.trainer_log:
+            return
+        role = client_role(self._starter.blueprint, client)
+        if role not in self._trainers:
+            log, out = self._folder.log(role), self._folder.log(f"trainer-{client.name}")
+            self._trainers[role] = TrainerLog(client.trainer_log, log, out)
+        for step in self._trainers[role].record():
+            self._memo.progress_at = self._repair.clock.time()
+            if step.not_finite:
+                names = " ".join(step.not_finite)
+                self.say(f"trainer_not_finite {role}", "client", step=step.step, metrics=names)
 
     def _client(self, client: ClientSpec, status: Status) -> None:
         """A client whose server only answers is at work as long as the first server trains."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from a3r.blueprints.model import Blueprint, ClientSpec, ServerSpec
+from a3r.blueprints.model import Blueprint, ClientSpec, SandboxSpec, ServerSpec
 from a3r.core.wire import AttemptSpec
+from a3r.sandbox.scoring import WALLS, enclosed_scoring
 from a3r.worker.deadlines import evaluation_limit_s
 from a3r.worker.environments import Environments
 from a3r.worker.evaluator import EvaluatorSpec
@@ -24,7 +25,7 @@ from a3r.worker.members import (
     share_gpus,
     token_kind,
 )
-from a3r.worker.places import Place, Placed, put
+from a3r.worker.places import Place, Placed, put, write_record
 from a3r.worker.prepare import client_tree
 from a3r.worker.processes import Launcher, Process
 from a3r.worker.supervisor import write_json
@@ -148,12 +149,22 @@ class Starter:
         agent = self._put_client(role, client, work / "agent.json", work, tokens, memo)
         spec = self.evaluator_spec(memo, name)
         changes = {"agent": agent.argv, "agent_env": agent.env, "servers": servers}
-        spec = spec.model_copy(update=changes)
+        spec = spec.model_copy(update={**changes, **self._scorer(name, client.sandbox)})
         write_json(told, spec.model_dump(mode="json"))
         argv = [sys.executable, "-P", "-m", "a3r.worker.evaluator", str(told)]
         placed = Placed(argv, {}, agent.secrets)
         limit = evaluation_limit_s(self.blueprint.limits)
         return self._start(role, placed, cwd=self.folder.path, max_time_s=limit)
+
+    def _scorer(self, name: str, sandbox: SandboxSpec) -> dict[str, Any]:
+        """A sealed evaluator's process behind walls of its own, as strict as the client's; a registered task is our own code."""
+        if not self.blueprint.evaluator.artifact:
+            return {}
+        walls = WALLS.model_copy(update={"mode": sandbox.mode})
+        scratch = self.folder.path / "walls" / f"scoring-{name}"
+        made = enclosed_scoring(self.folder.evaluator, scratch, walls)
+        write_record(self.folder, "scoring", {"sandbox": made.record.model_dump()})
+        return {"scorer": made.argv, "scorer_env": made.env}
 
     def evaluator_spec(self, memo: Memo, name: str) -> EvaluatorSpec:
         """The file that the evaluator is given."""

@@ -12,6 +12,7 @@ from a3r.blueprints.sealed import SealedTask
 from a3r.core.errors import BlueprintError
 from a3r.leader.generate import ENTRY
 from a3r.leader.static_check import check_folder
+from a3r.sandbox.scoring import walled_task
 from swarm.client.tasks import Task
 
 EVALUATION_FUNCTIONS = ("items", "score")
@@ -45,7 +46,7 @@ def check_evaluator(
     if problems:
         return problems, ""
     try:
-        with SealedTask(folder) as first, SealedTask(folder) as second:
+        with walled_task(folder) as first, walled_task(folder) as second:
             items = first.items(count, seed)
             problems += _unsteady(first, items, second.items(count, seed))
             problems += _telling(items)

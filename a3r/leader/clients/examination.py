@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from a3r.blueprints.sealed import SealedTask
 from a3r.blueprints.tasks import scored_task
 from a3r.core.hashing import content_hash, tree_hash
 from a3r.leader.clients.checks import check_client, check_evaluator, leaks
 from a3r.leader.clients.trial import Trial
+from a3r.sandbox.scoring import walled_task
 
 MAX_PROBLEMS = 20
 
@@ -84,8 +85,8 @@ class Examiner:
             problems += leaks(client, {i.task_id: known.prompt(i) for i in items})
         if problems:
             return Examination(problems)
-        task = SealedTask(evaluator) if evaluator else scored_task(self.task)
-        try:
+        known = nullcontext(scored_task(self.task)) if evaluator is None else walled_task(evaluator)
+        with known as task:
             report = Trial(
                 client=client,
                 task=task,
@@ -97,7 +98,4 @@ class Examiner:
                 python=self.python,
                 seed=self.seed,
             ).run()
-        finally:
-            if isinstance(task, SealedTask):
-                task.close()
         return Examination([f"debug episode: {p}" for p in report.problems], found, report.told())

@@ -34,6 +34,18 @@ def misbehave(step):
         time.sleep(600)
 
 
+def sound_like_verl(step):
+    """``verl``: what such a trainer prints."""
+    if ARGUMENTS.get("verl"):
+        loss = "nan" if step == 1 else "0.25"
+        print(f"step:{step + 1} - actor/pg_loss:{loss} - critic/score/mean:0.5", flush=True)  # noqa: T201
+
+
+def on_step(step):
+    sound_like_verl(step)
+    misbehave(step)
+
+
 async def run_slow(episode, task):
     await asyncio.sleep(ARGUMENTS.get("pause_s", 0.0))
     reward, metrics = await run_agent(episode, task)
@@ -47,7 +59,7 @@ async def train(client):
         run_slow,
         client=client,
         data_seed=SPEC["seed"],
-        on_step=misbehave,
+        on_step=on_step,
     )
 
 
@@ -88,7 +100,16 @@ async def look_around():
     note(f"peek-{SPEC['mode']}.json", seen)
 
 
+def pry():
+    """``pry``: what we can read of the evaluator, and of what lies beside it."""
+    beside = Path(SPEC["token_file"]).parent
+    found = [str(p.relative_to(beside)) for p in beside.rglob("*")] if beside.exists() else []
+    note(f"pry-{SPEC['mode']}.json", found)
+
+
 async def main():
+    if ARGUMENTS.get("pry"):
+        pry()
     if ARGUMENTS.get("peek"):
         await look_around()
     async with AsyncSwarmClient(SPEC["url"], TOKEN, client_id=f"client-{SPEC['mode']}") as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from a3r.blueprints.sealed import SealedTask
 from a3r.core.errors import BlueprintError
 from a3r.core.hashing import tree_hash
 from a3r.core.types import FailureClass
+from a3r.sandbox.host import host_walls
 from a3r.worker.folder import AttemptFolder
 from a3r.worker.prepare import unpack_client, unpack_evaluator
 
@@ -29,7 +31,7 @@ def score(item, trace):
 """
 
 
-def sealed_blueprint(lab, tmp_path, trouble="pass"):
+def sealed_blueprint(lab, tmp_path, trouble="pass", **arguments):
     folder = tmp_path / "evaluator"
     folder.mkdir()
     (folder / "evaluation.py").write_text(EVALUATION % trouble, encoding="utf-8")
@@ -42,14 +44,23 @@ def sealed_blueprint(lab, tmp_path, trouble="pass"):
             source_hash=task.source_hash(),
             artifact=lab.hub.put_artifact(pack_tree(folder)),
         )
-    return lab.blueprint().model_copy(update={"evaluator": evaluator})
+    return lab.blueprint(**arguments).model_copy(update={"evaluator": evaluator})
 
 
 @pytest.mark.slow
 def test_a_run_is_scored_by_the_sealed_evaluator(lab, tmp_path):
-    attempt = lab.queue(sealed_blueprint(lab, tmp_path))
+    attempt = lab.queue(sealed_blueprint(lab, tmp_path, pry=True))
     lab.worker()
-    assert lab.finished(attempt).outcome == "succeeded"
+    assert lab.finished(attempt).outcome == "succeeded", lab.story(attempt)
+    if not host_walls().missing:
+        for mode, where in (("train", "work/client"), ("eval", "evals/final")):
+            seen = json.loads((lab.folder().path / where / f"pry-{mode}.json").read_text())
+            parts = {Path(name).parts[0] for name in seen}
+            own = {"train": "client.token", "eval": "eval.token"}[mode]
+            assert own in parts
+            assert parts <= {"client", "client.json", own, "work", "evals"}
+        walls = attempt.finish.summary["environments"]["scoring"]["sandbox"]
+        assert {"files", "network", "processes"} <= set(walls["enforced"])
     final = attempt.rounds["final"]
     assert [i.item_id for i in final.items] == ["h0", "h1", "h2", "h3"]
     assert {i.reward for i in final.items} <= {0.25, 0.75}

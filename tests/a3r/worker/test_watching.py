@@ -1,5 +1,6 @@
 """Stop rules, a server that does not answer, a client that hangs."""
 
+import json
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from a3r.store.completeness import last_step
 from a3r.testing.waiting import retry_until as until
 from a3r.worker.folder import AttemptFolder
 from a3r.worker.members import Member
+from a3r.worker.scrape.recorder import TrainerLog
 from a3r.worker.server_watch import SILENT_LOOKS, SILENT_S, ServerWatch
 from a3r.worker.stop_rules import broken_rule, rule_words
 
@@ -108,3 +110,31 @@ def test_a_sandboxed_client_leaves_nothing_behind_when_its_walls_are_killed(lab)
     told = report.summary["environments"]["client"]["sandbox"]
     assert told["mode"] == "auto"
     assert set(told["enforced"]) | set(told["not_enforced"]) >= {"files", "processes", "network"}
+
+
+@linux
+@pytest.mark.timeout(150)
+def test_the_steps_of_a_foreign_trainer_are_read_from_its_log_and_kept_with_the_run(lab):
+    plain = lab.blueprint(steps=3, verl=True)
+    client = plain.clients[0].model_copy(update={"trainer_log": "verl"})
+    attempt = lab.queue(plain.model_copy(update={"clients": (client,)}))
+    lab.worker()
+    assert lab.finished(attempt, 90).outcome == "succeeded", lab.story(attempt)
+    told = [json.loads(line) for line in attempt.logs["trainer-client"].splitlines()]
+    assert [line["step"] for line in told] == list(range(told[0]["step"], told[-1]["step"] + 1))
+    by_step = {line["step"]: line for line in told}
+    assert by_step[3] == {"step": 3, "loss": 0.25, "reward_mean": 0.5}
+    assert by_step[2]["not_finite"] == ["loss"]
+    assert attempt.kinds().count("trainer_not_finite") == 1
+
+
+def test_a_trainers_log_is_read_again_after_a_restart_and_written_once(tmp_path):
+    log, out = tmp_path / "client.log", tmp_path / "trainer-client.log"
+    log.write_text("step:1 - actor/pg_loss:0.5\nnoise\nstep:2 - actor/pg_loss:0.4\n")
+    assert [s.step for s in TrainerLog("verl", log, out).record()] == [1, 2]
+    with log.open("a") as file:
+        file.write("step:3 - actor/pg_loss:0.3\n")
+    again = TrainerLog("verl", log, out)
+    assert [s.step for s in again.record()] == [3]
+    assert again.record() == []
+    assert [json.loads(line)["step"] for line in out.read_text().splitlines()] == [1, 2, 3]
