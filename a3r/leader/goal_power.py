@@ -38,7 +38,6 @@ def resolution(spec: GoalSpec) -> Resolution:
     from a3r.leader.resolution import alpha_of, effect_of  # noqa: PLC0415 - scipy is heavy
     from a3r.report.family import share  # noqa: PLC0415
     from a3r.stats.power import design_note  # noqa: PLC0415
-    from a3r.stats.tests import smallest_resolvable_gain  # noqa: PLC0415
 
     minimum = spec.question.asks_minimum
     n, family, alpha, effect = (
@@ -58,20 +57,8 @@ def resolution(spec: GoalSpec) -> Resolution:
         )
         for sd in SPREADS
     ]
-    smallest = [smallest_resolvable_gain(sd, n, alpha, family) for sd in SPREADS]
-    what, spread = (
-        ("a mean gain", "seeds spread")
-        if minimum
-        else ("a difference", "paired differences spread")
-    )
-    over = " above the criterion" if minimum else ""
-    parts = [
-        f"{gain:.2f}{over} if {spread} by {sd:g}"
-        for gain, sd in zip(smallest, SPREADS, strict=True)
-        if gain is not None
-    ]
     text = (
-        f"With {n} fresh seeds and {family} confirmatory tests, {what} counts as confirmed from {' and '.join(parts)} "
+        f"With {n} fresh seeds and {family} confirmatory tests, {_confirmed_from(minimum, n, alpha, family)} "
         "(standard deviation)."
     )
     chances = " and ".join(_percent(note.power or 0.0) for note in notes)
@@ -83,6 +70,24 @@ def resolution(spec: GoalSpec) -> Resolution:
             f"{notes[0].level:.2g}: what is confirmed rests on Student's t."
         )
     return Resolution(text, notes[0].resolvable)
+
+
+def _confirmed_from(minimum: bool, n: int, alpha: float, family: int) -> str:
+    """From which size on something counts as confirmed, at each of the usual spreads that allow it."""
+    from a3r.stats.tests import smallest_resolvable_gain  # noqa: PLC0415 - scipy is heavy
+
+    what, spread, over = (
+        ("a mean gain", "seeds spread", " above the criterion")
+        if minimum
+        else ("a difference", "paired differences spread", "")
+    )
+    smallest = [smallest_resolvable_gain(sd, n, alpha, family) for sd in SPREADS]
+    parts = [
+        f"{gain:.2f}{over} if {spread} by {sd:g}"
+        for gain, sd in zip(smallest, SPREADS, strict=True)
+        if gain is not None
+    ]
+    return f"{what} counts as confirmed from {' and '.join(parts)}"
 
 
 def _percent(power: float) -> str:
