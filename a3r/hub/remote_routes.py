@@ -76,7 +76,8 @@ def add_hosts(router: APIRouter, hub: Hub) -> None:
         ):
             return {"token": None}
         fresh = new_token()
-        store.replace_worker_token(host_token(name), fresh, hub.clock.time())
+        # The host goes on as the worker that it is; the admin, who asks for it over SSH, may say so.
+        store.replace_worker_token(host_token(name), fresh, hub.clock.time(), request.worker_id)
         return {"token": fresh}
 
     _add_wishes(router, hub)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from a3r.core.errors import Conflict
 from a3r.core.hashing import bytes_hash
+from a3r.core.types import TERMINAL_ATTEMPTS
 from a3r.store.book import Book, fetch
 from a3r.store.rows import WorkerTokenRow
-from a3r.store.tables import WorkerTokenTable
+from a3r.store.tables import AttemptTable, WorkerTokenTable
 
 
 class WorkerTokenBook(Book):
@@ -48,7 +49,7 @@ class WorkerTokenBook(Book):
         """Bind the token to the worker that used it first. Safe to repeat.
 
         Raises:
-            Conflict: another worker uses it.
+            Conflict: another worker uses it, or the worker has another token that is valid: nobody takes over its attempts.
         """
         with self._db.write() as session:
             record = fetch(session, WorkerTokenTable, name, "worker token")
@@ -57,19 +58,28 @@ class WorkerTokenBook(Book):
                     f"the token {name!r} belongs to worker {record.worker_id!r}, not to {worker_id!r}",
                     hint="each worker needs a token of its own: `a3r host add`, or `a3r worker token NAME`",
                 )
+            if record.worker_id is None:
+                _refuse_takeover(session, name, worker_id)
             record.worker_id = worker_id
             session.add(record)
             session.flush()
             return _to_row(record)
 
-    def replace_worker_token(self, name: str, token: str, at: float) -> WorkerTokenRow:
-        """File a token under ``name`` in place of the one that it has, which opens nothing any more."""
+    def replace_worker_token(
+        self, name: str, token: str, at: float, worker_id: str = ""
+    ) -> WorkerTokenRow:
+        """File a token under ``name`` in place of the one that it has, which opens nothing any more.
+
+        ``worker_id``: the worker that it is for; empty = whoever uses it first.
+        """
         with self._db.write() as session:
             old = session.get(WorkerTokenTable, name)
             if old is not None:
                 session.delete(old)
                 session.flush()
-            record = WorkerTokenTable(name=name, token_hash=_hash(token), created_at=at)
+            record = WorkerTokenTable(
+                name=name, token_hash=_hash(token), created_at=at, worker_id=worker_id or None
+            )
             session.add(record)
             session.flush()
             return _to_row(record)
@@ -103,6 +113,23 @@ class WorkerTokenBook(Book):
         with self._db.read() as session:
             found = session.exec(select(WorkerTokenTable).order_by(col(WorkerTokenTable.name)))
             return [_to_row(r) for r in found]
+
+
+def _refuse_takeover(session: Session, name: str, worker_id: str) -> None:
+    """A worker that has a token, or works with the workspace's own, is not whoever now comes with another one under its id."""
+    others = select(WorkerTokenTable).where(WorkerTokenTable.worker_id == worker_id)
+    known = [t for t in session.exec(others) if t.name != name]
+    valid = [repr(t.name) for t in known if t.revoked_at is None]
+    held = select(AttemptTable.id).where(
+        AttemptTable.worker_id == worker_id, col(AttemptTable.state).not_in(list(TERMINAL_ATTEMPTS))
+    )
+    if not known and session.exec(held.limit(1)).first() is not None:
+        valid = ["the workspace's"]
+    if valid:
+        raise Conflict(
+            f"worker {worker_id!r} works with another token ({valid[0]}), not with {name!r}",
+            hint="give every worker a folder of its own, or take the other token back first",
+        )
 
 
 def _hash(token: str) -> str:

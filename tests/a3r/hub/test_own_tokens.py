@@ -53,6 +53,29 @@ async def test_it_writes_only_to_attempts_that_it_was_given(study: Any, owned: S
     assert (await post(study, f"attempts/{own['attempt_id']}/steps", body)).status_code == 200
 
 
+async def test_a_fresh_token_takes_over_nobody(study: Any, owned: Store) -> None:
+    await study.claimed()  # by w1, with the workspace's token
+    claim = {"worker_id": "w1", "free_slots": 1, "wait_s": 0}
+    for path, body in (("claim", claim), ("register", registration("w1"))):
+        refused = await post(study, path, body)
+        assert refused.status_code == 401
+        assert "works with another token" in refused.json()["error"]["message"]
+    assert (await post(study, "register", registration("w7"))).status_code == 200
+    owned.add_worker_token("gpu2", "another token", 1.0)
+    with pytest.raises(Conflict, match="works with another token"):
+        owned.bind_worker_token("gpu2", "w7")
+    owned.revoke_worker_token("gpu1", 2.0)
+    assert owned.bind_worker_token("gpu2", "w7").worker_id == "w7"
+
+
+async def test_a_replaced_token_serves_the_same_worker(study: Any, owned: Store) -> None:
+    await post(study, "register", registration("w7"))
+    study.queue(0)
+    await post(study, "claim", {"worker_id": "w7", "free_slots": 1, "wait_s": 0})
+    assert owned.replace_worker_token("gpu1", "a newer one", 3.0, "w7").worker_id == "w7"
+    assert owned.bind_worker_token("gpu1", "w7").worker_id == "w7"
+
+
 async def test_a_revoked_token_opens_nothing_and_its_name_can_be_used_again(
     study: Any, owned: Store
 ) -> None:
