@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 from a3r.core.llm import ModelRequest
+from a3r.leader.llm_planner.words import cell_text
 from a3r.testing.stand_in.script import Answer, Script, by_task, said, turn_of, used
 
 Json = dict[str, Any]
@@ -69,13 +71,15 @@ def _told_by_log(request: ModelRequest) -> str:
 
 def _plan(request: ModelRequest) -> Answer:
     turn, known = turn_of(request), situation(request)
-    stage = next_stage(known)
+    stage = next_stage(known) or _open_stage(known)
     if stage is None:
-        return used("finish") if turn == 0 else said({"action": "finish"})
+        return used("finish", {"insist": True}) if turn == 0 else said({"action": "finish"})
     if turn == 0:
         return used("list_runs")
     if turn == 1:
         return used("propose_stage", stage)
+    if any(m.role == "tool" and '"accepted": false' in m.content for m in request.messages):
+        return used("finish", {"insist": True}) if turn == 2 else said({"action": "finish"})
     return said({"action": "stage"})
 
 
@@ -103,6 +107,15 @@ def next_stage(known: Json) -> Json | None:
             confirm += [make(x) for x in wanted if not seen[x]["fresh"]["n"]]
     cells = explore or confirm
     return _stage("explore" if explore else "confirm", cells) if cells else None
+
+
+def _open_stage(known: Json) -> Json | None:
+    """What code still sees as open though the means look settled: wide noise, a neighbour without fresh seeds."""
+    text, _, why = str(known.get("open", "")).rpartition(" (")
+    factors: dict[str, list[Any]] = known["factors"]
+    every = [dict(zip(factors, levels, strict=True)) for levels in product(*factors.values())]
+    cells = [cell for cell in every if cell_text(cell) in text.split("; ")]
+    return _stage("confirm" if why.startswith("fresh") else "explore", cells) if cells else None
 
 
 def _next_comparison(known: Json) -> Json | None:
