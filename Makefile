@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-verl demo test test-all test-verl gpu-check trust chaos chaos-swarm soak lint types bench conformance docs constraints clean
+.PHONY: help setup setup-verl demo test test-all test-verl gpu-check trust chaos chaos-swarm chaos-campaign soak lint types bench conformance docs constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,10 +38,13 @@ gpu-check: setup-verl ## on a machine with a GPU: what docs/gpu-untested.md list
 trust: setup ## the trust figures: intervals, false wins, forged reports, budgets, kills, the referee
 	@bash scripts/trust.sh $(ARGS)
 
-chaos: chaos-swarm ## every suite that breaks things on purpose
+chaos: chaos-swarm chaos-campaign ## every suite that breaks things on purpose
 
 chaos-swarm: setup ## break a swarm over 200 times; nothing may be lost or doubled
 	@bash scripts/chaos.sh swarm.testing.chaos $(ARGS)
+
+chaos-campaign: setup ## break campaigns: daemon, worker, tmux, servers, clients, links; nothing lost, doubled or foreign touched
+	@bash scripts/chaos.sh a3r.testing.chaos $(ARGS)
 
 soak: setup ## very many short episodes; memory and file handles must stay flat
 	@bash scripts/chaos.sh swarm.testing.soak $(ARGS)

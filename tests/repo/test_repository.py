@@ -22,6 +22,7 @@ TARGETS |= {
     "help",
     "chaos",
     "chaos-swarm",
+    "chaos-campaign",
     "soak",
     "conformance",
     "setup-verl",

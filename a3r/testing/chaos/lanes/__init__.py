@@ -22,7 +22,7 @@ def lanes() -> list[Lane]:
         Lane("tunnel", play_tunnel, lacks_ssh),
         Lane("returning", play_returning),
         Lane("campaign", play_campaign),
-        Lane("engine", play_engine),
+        Lane("training", play_engine),
         Lane("fencing", play_fencing),
         Lane("gpus", play_gpus),
     ]
