@@ -11,7 +11,7 @@ export OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false PYTHONUNBUFFERED=1
 # The stand-in ends with this script; its first lines are the settings that use it.
 exec 3< <(exec "$bin/python" -m a3r.testing.stand_in --script "$1")
 standin=$!
-trap '"$bin/a3r" daemon stop >/dev/null 2>&1 || true; kill "$standin" 2>/dev/null || true' EXIT
+trap '"$bin/a3r" daemon stop --with-worker >/dev/null 2>&1 || true; kill "$standin" 2>/dev/null || true' EXIT
 for _ in 1 2 3; do
   read -r _ setting <&3
   export "${setting?}"
