@@ -38,14 +38,8 @@ LONGEST_SOCKET = 100
 
 def main(action: str, spec: Json) -> None:
     """Do one thing and answer; a failure that is understood is an answer too."""
-    actions: dict[str, Callable[[Json], Json]] = {
-        "probe": probe,
-        "install": install,
-        "configure": configure,
-        "keep": keep,
-        "stop": stop,
-        "run": run,
-    }
+    known: list[Callable[[Json], Json]] = [probe, install, configure, keep, stop, run]
+    actions = {one.__name__: one for one in known}
     try:
         tell({"ok": True, **actions[action](spec)})
     except Refused as error:

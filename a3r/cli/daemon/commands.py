@@ -90,13 +90,17 @@ def stop(
     """
     with reported(as_json=as_json):
         body = stop_daemon(workspace(), with_worker=with_worker)
-        words = "the daemon has ended" if body["stopped"] else "no daemon was running"
-        emit(body, [words], as_json=as_json)
+        words = ["the daemon has ended" if body["stopped"] else "no daemon was running"]
+        if body["worker_pid"]:
+            words.append(
+                f"its worker (pid {body['worker_pid']}) goes on with what runs; `a3r daemon stop --with-worker` ends it too"
+            )
+        emit(body, words, as_json=as_json)
 
 
 def stop_daemon(ws: Workspace, *, with_worker: bool) -> Json:
     """Ask the daemon to end and wait for it; one that holds the lock but does not answer gets SIGTERM."""
-    from a3r.cli.daemon.local_worker import end_worker
+    from a3r.cli.daemon.local_worker import end_worker, worker_pid
     from a3r.cli.daemon.lock import holder, is_locked
     from a3r.cli.daemon.starting import find_daemon
     from a3r.core.errors import HostError
@@ -118,4 +122,4 @@ def stop_daemon(ws: Workspace, *, with_worker: bool) -> Json:
             )
         time.sleep(0.05)
     ended = end_worker(ws) if with_worker else False
-    return {"stopped": was_running, "worker_ended": ended}
+    return {"stopped": was_running, "worker_ended": ended, "worker_pid": worker_pid(ws)}
