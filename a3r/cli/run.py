@@ -108,7 +108,7 @@ def logs(
 ) -> None:
     """Print a log of a run as far as it has arrived. Control characters are replaced, so that logs cannot steer a terminal.
 
-    With --json: one document with the text. With it, and with --remote, --follow is ignored.
+    With --json: one document with the text. Then, and with --remote, nothing is followed.
     """
     from a3r.hub.client import segment
 
