@@ -55,6 +55,19 @@ class Grammars:
             self._good.clear()
         self._good.add(specification)
 
+    def lark(self, specification: str) -> str:
+        """Return the constraint as a grammar in llguidance's dialect of Lark, for an engine that builds its own matchers.
+
+        Raises:
+            ConfigError: the library is not installed.
+        """
+        if self._tokenizer is None:
+            self._load(_library())
+        spec = json.loads(specification)
+        if spec["kind"] == "lark":
+            return spec["body"]
+        return f"start: {self._rule(spec['kind'], spec['body'])}\n"
+
     def _load(self, llguidance: Any) -> None:
         text = (self._folder / "tokenizer.json").read_text(encoding="utf-8")
         eos = self._eos_ids[0] if self._eos_ids else None

@@ -7,6 +7,8 @@ Used on the toy, torch and verl engines, and on yours (``docs/guides/add-an-engi
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ from swarm.server.ports import (
     Engine,
     EngineInfo,
     GenerateRequest,
+    SamplingParams,
     Span,
     TrainBatch,
     TrainRow,
@@ -89,6 +92,10 @@ class Bench:
         token = self._tokenizer.token_to_id("<|im_end|>")
         return [] if token is None else [token]
 
+    def text(self, ids: list[int]) -> str:
+        """Return the text of an answer, without control tokens."""
+        return self._tokenizer.decode(ids, skip_special_tokens=True)
+
     async def rows(self) -> list[TrainRow]:
         """Sample a few answers and make rows of them, every second one good."""
         requests = [self.ask(f"{i}+4") for i in range(QUESTIONS)]
@@ -151,6 +158,18 @@ async def streams_add_up(bench: Bench) -> None:
     chunks = [c async for c in bench.engine.stream(bench.ask(noise_key="stream", stream=True))]
     assert [t for c in chunks for t in c.token_ids] == whole.token_ids, f"{chunks!r}"
     assert [c.finish for c in chunks if c.finish] == [whole.finish], f"{chunks!r}"
+
+
+async def constraints_hold(bench: Bench) -> None:
+    """An answer under a regular expression matches it, and one of fixed choices is one of them."""
+    for kind, body, pattern in (
+        ("regex", "[0-9]{3}", "[0-9]{3}"),
+        ("choice", ["12", "345"], "12|345"),
+    ):
+        grammar = SamplingParams(grammar=json.dumps({"kind": kind, "body": body}))
+        answer = await bench.engine.generate(bench.ask(params=grammar))
+        text = bench.text(answer.token_ids)
+        assert re.fullmatch(pattern, text), f"{kind}: {text!r}"
 
 
 async def aborts_end(bench: Bench) -> None:
@@ -225,6 +244,7 @@ CHECKS: tuple[Check, ...] = (
     a_logprob_each,
     limits_hold,
     streams_add_up,
+    constraints_hold,
     aborts_end,
     no_rows_move_nothing,
     an_update_moves,

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from swarm.protocol.config import TrainConfig
 from swarm.protocol.errors import ConfigError, EngineFailed, StateError
+from swarm.server.constraints import Grammars
 from swarm.server.engine_verl import placement
 from swarm.server.engine_verl.checkpoints import (
     CheckpointState,
@@ -66,7 +67,9 @@ class VerlEngine:
             data_parallel=self._facts["data_parallel"],
             has_reference=uses_reference(config),
         )
-        self._rollout = Rollout([replica.server_handle for replica in self._replicas])
+        self._rollout = Rollout(
+            [replica.server_handle for replica in self._replicas], _grammars(self._folder)
+        )
         self._state = self._restored(checkpoint)
         self._serve(self._state.policy_version)
         logger.info("The engine verl booted in %.0f s.", time.monotonic() - began)
@@ -272,6 +275,12 @@ def _check(config: TrainConfig) -> None:
         raise ConfigError(
             f"verl.rollout {config.verl.rollout!r} is not built yet.", hint="Use 'vllm'."
         )
+
+
+def _grammars(folder: Path) -> Grammars:
+    model = json.loads((folder / "config.json").read_text("utf-8"))
+    eos = model.get("eos_token_id")
+    return Grammars(folder, model["vocab_size"], eos if isinstance(eos, list) else [eos])
 
 
 def _max_len(config: TrainConfig, folder: Path) -> int:

@@ -38,6 +38,8 @@ def verl_keys(config: TrainConfig, *, folder: str, max_len: int) -> dict[str, An
         f"{ROLLOUT}.n_gpus_per_node": verl.gpus_per_node,
         "trainer.nnodes": verl.nodes,
         "trainer.n_gpus_per_node": verl.gpus_per_node,
+        # Constraints come as llguidance's grammars, the same as the front checks them with.
+        f"{ROLLOUT}.engine_kwargs.vllm.structured_outputs_config": {"backend": "guidance"},
         **lengths,
         **_strategy(config),
         **_micro_batches(max_len),

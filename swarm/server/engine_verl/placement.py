@@ -161,9 +161,11 @@ def _reap_cluster(nonce: str, address: str) -> dict[str, Any]:
     if fresh:
         ray.init(address=address, namespace=PREFIX + nonce, log_to_driver=False)
     freed: dict[str, Any] = {"groups": [], "actors": []}
-    for entry in ray.util.list_named_actors(all_namespaces=False):
-        ray.kill(ray.get_actor(entry))
-        freed["actors"].append(entry)
+    actors: list[Any] = ray.util.list_named_actors(all_namespaces=True)
+    for entry in actors:
+        if entry["namespace"] == PREFIX + nonce:
+            ray.kill(ray.get_actor(entry["name"], namespace=entry["namespace"]))
+            freed["actors"].append(entry["name"])
     for identity, row in placement_group_table().items():
         if row["name"].startswith(f"{PREFIX}{nonce}-") and row["state"] != "REMOVED":
             remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(identity))))

@@ -8,6 +8,7 @@ verl loads this module in each of its processes through its own extension point 
 3. The process group is gloo: verl's default backend string names NCCL.
 4. vLLM's CPU linear layers keep their plain weight: they pack it for oneDNN and drop it after loading, and a later weight sync
    finds no parameter to write to (it hangs on "'Parameter' object has no attribute 'weight_loader'").
+5. Weights that verl keeps in host memory (a reference model) are not pinned: a CPU build of torch refuses to.
 """
 
 # pyright: reportMissingImports=false
@@ -193,6 +194,18 @@ def keep_plain_weights() -> None:
     layers.dispatch_cpu_unquantized_gemm = dispatch
 
 
+def _pin_nothing() -> None:
+    """Replace the policy before verl imports it by name; a subclass, because torch asks what it is an instance of."""
+    import torch.distributed.fsdp as fsdp
+
+    class Unpinned(fsdp.CPUOffloadPolicy):
+        def __init__(self, pin_memory: bool = True) -> None:
+            super().__init__(pin_memory=False)
+
+    fsdp.CPUOffloadPolicy = Unpinned
+
+
 _use_gloo()
+_pin_nothing()
 if "vllm" in sys.modules:
     keep_plain_weights()

@@ -13,6 +13,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from swarm.server.constraints import Grammars
 from swarm.server.engine_verl.balance import Balance
 from swarm.server.engine_verl.sampling import vllm_request
 from swarm.server.ports import Chunk, GenerateRequest
@@ -27,8 +28,9 @@ ResultT = TypeVar("ResultT")
 class Rollout:
     """Open requests of one engine. ``replicas`` are handles of ``SwarmServer`` actors."""
 
-    def __init__(self, replicas: list[Any]) -> None:
+    def __init__(self, replicas: list[Any], grammars: Grammars) -> None:
         self._replicas = replicas
+        self._grammars = grammars
         self._balance = Balance(len(replicas))
         self._open: dict[str, int] = {}
         """Request -> replica; changed in the loop's thread only."""
@@ -92,7 +94,7 @@ class Rollout:
             if request.stream:
                 await self._stream(server, request)
             else:
-                piece = await server.sample.remote(vllm_request(request, name))
+                piece = await server.sample.remote(self._as_sent(request))
                 self._put(name, piece)
         except Exception as error:
             logger.exception("A rollout replica failed.")
@@ -104,11 +106,13 @@ class Rollout:
             self._balance.give(replica)
 
     async def _stream(self, server: Any, request: GenerateRequest) -> None:
-        pieces = server.stream.options(num_returns="streaming").remote(
-            vllm_request(request, request.request_id)
-        )
+        pieces = server.stream.options(num_returns="streaming").remote(self._as_sent(request))
         async for piece in pieces:
             self._put(request.request_id, await piece)
+
+    def _as_sent(self, request: GenerateRequest) -> dict[str, Any]:
+        grammar = request.params.grammar
+        return vllm_request(request, lark=self._grammars.lark(grammar) if grammar else "")
 
     async def _abort(self, name: str) -> None:
         replica = self._open.get(name)

@@ -8,8 +8,10 @@ from typing import Any
 from swarm.server.ports import GenerateRequest
 
 
-def vllm_request(request: GenerateRequest, request_id: str) -> dict[str, Any]:
+def vllm_request(request: GenerateRequest, *, lark: str = "") -> dict[str, Any]:
     """Return what ``SwarmServer.stream`` takes: tokens in, tokens out, the sampled token's log-probability always along.
+
+    ``lark`` is the constraint on the answer as a grammar; empty = none.
 
     The seed is a hash of the noise key: the same key, weights and prompt give the same tokens, up to the rounding of a batched
     matmul. vLLM's ids with a log-probability are those of the distribution that was sampled from (``processed_logprobs``).
@@ -36,10 +38,11 @@ def vllm_request(request: GenerateRequest, request_id: str) -> dict[str, Any]:
     if params.logit_bias:
         sampled["logit_bias"] = params.logit_bias
     return {
-        "id": request_id,
+        "id": request.request_id,
         "prompt": request.prompt_ids,
         "params": sampled,
         "top": request.top_logprobs,
+        "lark": lark,
     }
 
 

@@ -16,7 +16,7 @@ import ray
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from vllm import SamplingParams
 from vllm.inputs import TokensPrompt
-from vllm.sampling_params import RequestOutputKind
+from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
 EXTENSION = "swarm.server.engine_verl.vllm_extension.SwarmExtension"
 Piece = dict[str, Any]
@@ -36,8 +36,13 @@ class SwarmServer(vLLMHttpServer):
         return whole
 
     async def stream(self, request: dict[str, Any]) -> AsyncIterator[Piece]:
-        """Sample and yield what is new; ``request`` has ``id``, ``prompt``, ``params`` and ``top``. The last piece has ``finish``."""
-        params = SamplingParams(**request["params"], output_kind=RequestOutputKind.DELTA)
+        """Sample and yield what is new; ``request`` is of ``vllm_request``. The last piece has ``finish``."""
+        lark = request["lark"]
+        params = SamplingParams(
+            **request["params"],
+            structured_outputs=StructuredOutputsParams(grammar=lark) if lark else None,
+            output_kind=RequestOutputKind.DELTA,
+        )
         finished = False
         prompt = TokensPrompt(prompt_token_ids=request["prompt"])
         async for output in self.engine.generate(prompt, params, request["id"]):

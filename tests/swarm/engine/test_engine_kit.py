@@ -12,6 +12,8 @@ MADE = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MADE)
 async def test_an_engine_passes_the_kit(name, tmp_path):
     config = TrainConfig(engine="torch" if name == "torch" else "toy")

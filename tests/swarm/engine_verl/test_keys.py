@@ -56,7 +56,7 @@ def test_a_request_carries_seed_stops_and_limits_to_vllm():
         affinity="e",
         params=SamplingParams(top_k=0, logit_bias={3: 1.0}),
     )
-    sent = vllm_request(request, "id")
+    sent = vllm_request(request)
     assert sent["prompt"] == [1, 2]
     assert sent["params"]["top_k"] == -1
     assert sent["params"]["max_tokens"] == 7

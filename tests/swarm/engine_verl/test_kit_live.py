@@ -11,7 +11,13 @@ pytestmark = [pytest.mark.verl, pytest.mark.timeout(3600)]
 
 
 async def test_the_engine_passes_the_kit(tmp_path):
-    config = TrainConfig.model_validate({"engine": "verl", "engine_hang_s": 1800})
+    config = TrainConfig.model_validate(
+        {
+            "engine": "verl",
+            "engine_hang_s": 1800,
+            "algorithm": {"kl_coef": 0.01, "minibatches": 2, "epochs": 2},
+        }
+    )
 
     def make():
         return EngineHost("swarm.server.engine_verl.child", {NONCE: "kit"})
