@@ -101,7 +101,7 @@ class FailureClass(StrEnum):
     EXTERNAL_DOWN = "external_model_down"  # blocks: a cheap probe resumes it
     SCHEDULER = "killed_by_scheduler"  # the cluster took the host back: a new attempt
     STOP_RULE = "stop_rule"  # of the blueprint, with outcome ``fail``
-    ENVIRONMENT = "environment_failed"  # this host lacks what the blueprint asks for; another may have it
+    ENVIRONMENT = "environment_failed"  # this host lacks something; another may have it
     UNKNOWN = "unknown"
 
 

@@ -104,7 +104,9 @@ class FakeWorker:
         start = round(START_SHARE * items)
         # Neighbouring seeds differ by an item at least: equal gains would leave a test without spread.
         end = min(items, max(0, start + round(gain * items) + seed % 3 - 1))
-        between = [(r, int(r.removeprefix("step-")), (start + end) // 2) for r in _between(blueprint)]
+        between = [
+            (r, int(r.removeprefix("step-")), (start + end) // 2) for r in _between(blueprint)
+        ]
         for name, step, good in (("initial", 0, start), *between, ("final", last, end)):
             found = EvalRound(
                 fencing_token=attempt.fencing_token,

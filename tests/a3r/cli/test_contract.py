@@ -16,10 +16,13 @@ from a3r.store.store import Store
 from a3r.testing.records import synthetic_goal, synthetic_records, two_condition_stages
 
 COMMANDS = {
-    "campaign": "start check list show watch resume stop report verify",
-    "blueprint": "list show approve reject",
-    "run": "list show logs attach",
-    "worker": "start",
+    "campaign": "start check list show watch resume stop report verify export amend schedule reuse",
+    "blueprint": "list show approve reject revisions diff",
+    "run": "list show logs attach cancel retry trace",
+    "worker": "start list token drain resume",
+    "host": "add check list drain resume remove",
+    "pool": "add list show remove",
+    "findings": "search list",
     "daemon": "status stop",
     "config": "show",
 }
