@@ -75,23 +75,28 @@ class HubTokens:
                 hint="Use the account that started the daemon; if the file is damaged, stop the daemon and delete it.",
             ) from error
 
-    def role_of(self, token: str) -> Role:
-        """Return the role that ``token`` proves; both comparisons take the same time whatever was sent.
-
-        Raises:
-            AuthFailed: it is neither token.
-        """
+    def known(self, token: str) -> Role | None:
+        """The role that ``token`` proves, None for neither; both comparisons take the same time whatever was sent."""
         sent = token.encode()
         is_admin = hmac.compare_digest(sent, self.admin.encode())
         is_worker = hmac.compare_digest(sent, self.worker.encode())
         if is_admin:
             return Role.ADMIN
-        if is_worker:
-            return Role.WORKER
-        raise AuthFailed(
-            "The token is not one of this hub's.",
-            hint="The token may be that of another workspace's daemon.",
-        )
+        return Role.WORKER if is_worker else None
+
+    def role_of(self, token: str) -> Role:
+        """Return the role that ``token`` proves.
+
+        Raises:
+            AuthFailed: it is neither token.
+        """
+        role = self.known(token)
+        if role is None:
+            raise AuthFailed(
+                "The token is not one of this hub's.",
+                hint="The token may be that of another workspace's daemon.",
+            )
+        return role
 
     def proof(self, challenge: str, epoch: str) -> str:
         """Answer to a caller who wants to know that it speaks to this hub *before* it sends its token."""

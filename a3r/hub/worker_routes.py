@@ -98,14 +98,16 @@ def _add_claim(router: APIRouter, hub: Hub) -> None:
     @router.post("/claim")
     async def claim(request: ClaimRequest, http: Request) -> ClaimReply:
         """Lease the oldest queued attempt that fits to a worker; waits for one."""
-        await asyncio.to_thread(as_worker, hub, http, request.worker_id)
+
+        def admit() -> AttemptSpec | None:
+            as_worker(hub, http, request.worker_id)
+            again = _undelivered(hub, request)
+            return None if again is None else spec_of(hub, again)
+
+        undelivered = await asyncio.to_thread(admit)
         hub.hear(request.worker_id)
-        if request.free_slots <= 0:
-            return ClaimReply()
-        if request.held is not None:
-            again = await asyncio.to_thread(_undelivered, hub, request)
-            if again is not None:
-                return ClaimReply(attempt=await asyncio.to_thread(spec_of, hub, again))
+        if undelivered is not None or request.free_slots <= 0:
+            return ClaimReply(attempt=undelivered)
         gpus, others = tuple(request.free_gpus), tuple(request.co_tenants)
         offer = Offer(request.free_slots, gpus, others)
 
@@ -124,9 +126,13 @@ def _add_heartbeat(router: APIRouter, hub: Hub) -> None:
     @router.post("/heartbeat")
     async def heartbeat(request: HeartbeatRequest, http: Request) -> HeartbeatReply:
         """Renew leases; answers with commands, at once when there are any."""
-        await asyncio.to_thread(as_worker, hub, http, request.worker_id)
+
+        def renew() -> list[Command]:
+            as_worker(hub, http, request.worker_id)
+            return _renew_all(hub, request)
+
+        refused = await asyncio.to_thread(renew)
         hub.hear(request.worker_id, request.trouble)
-        refused = await asyncio.to_thread(_renew_all, hub, request)
 
         def look() -> list[Command] | None:
             stops = _wanted_stops(hub, request.attempts, refused)
@@ -238,8 +244,10 @@ def spec_of(hub: Hub, attempt: AttemptRow) -> AttemptSpec:
 
 def _undelivered(hub: Hub, request: ClaimRequest) -> AttemptRow | None:
     """An attempt that the worker was given and never got: it, or the link, died over the answer. A worker claims one at a time."""
-    held, settings = request.held or [], hub.settings
-    return hub.store.lease_again(request.worker_id, held, hub.clock.time(), settings.lease_s)
+    if request.held is None or request.free_slots <= 0:
+        return None
+    now, lease_s = hub.clock.time(), hub.settings.lease_s
+    return hub.store.lease_again(request.worker_id, request.held, now, lease_s)
 
 
 def _further_code(hub: Hub, row: BlueprintRow) -> dict[str, str]:

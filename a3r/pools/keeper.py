@@ -56,6 +56,8 @@ class PoolKeeper:
     def tend(self) -> None:
         """One look at every pool. Never raises for what an engine does or does not."""
         pools = self.store.pools()
+        if not pools:
+            return
         for pool in pools:
             self._guarded(pool, self._follow)
         self._ask(self.store.pools())
