@@ -48,9 +48,11 @@ class ScriptedWorker:
             )
         )
 
-    def claim(self, wait_s: float = 0.0) -> AttemptSpec | None:
-        """The next attempt; None = nothing to do."""
-        asked = ClaimRequest(worker_id=self.worker_id, free_slots=self.slots, wait_s=wait_s)
+    def claim(self, wait_s: float = 0.0, held: list[str] | None = None) -> AttemptSpec | None:
+        """The next attempt; None = nothing to do. ``held``: attempts that it has, as a worker says that keeps count."""
+        asked = ClaimRequest(
+            worker_id=self.worker_id, free_slots=self.slots, wait_s=wait_s, held=held
+        )
         return self.hub.claim(asked)
 
     def beat(self, *specs: AttemptSpec, step: int = 0, wait_s: float = 0.0) -> HeartbeatReply:

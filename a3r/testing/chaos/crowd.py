@@ -124,7 +124,7 @@ class _Member:
 
     def _once(self, seen: Seen, over: threading.Event) -> None:
         with seen.timed("claim") as drop:
-            spec = self._worker.claim(CLAIM_WAIT_S)
+            spec = self._worker.claim(CLAIM_WAIT_S, held=[])
             if spec is None:
                 drop()
         if spec is None:

@@ -42,7 +42,7 @@ def play_engine(play: Play) -> None:
 def play_campaign(play: Play) -> None:
     """As a person runs it: the daemon keeps the worker, the real planner plans stage after stage, the product's own client plays."""
     kinds = ["kill -9 daemon", "kill -9 worker", "kill -9 tmux server", "kill -9 supervisor"]
-    study = Study(steps=12, max_stages=3)
+    study = Study(seeds=2, steps=60, max_stages=3)
     with rig(play.folder, Times(), own_worker=True) as running:
         running.port()
         path = write_goal(study, play.folder)
@@ -61,8 +61,6 @@ def _break(play: Play, running: Rig, kinds: Sequence[str]) -> None:
     running.wait(lambda: running.mark() > 0, "the first sign of life")
     running.surround()
     for kind in order:
-        if running.over:
-            raise Stuck(f"the campaign was over before {kind!r}: give the lane more steps")
         _one(play, running, kind)
 
 
@@ -74,6 +72,8 @@ def _one(play: Play, running: Rig, kind: str) -> None:
     before: dict[str, int] = {}
 
     def strike() -> bool:
+        if running.over:
+            raise Stuck(f"the campaign was over before {kind!r}: give the lane more steps")
         victim = KILLS[kind](running, play.rng)
         if victim is None:
             return False

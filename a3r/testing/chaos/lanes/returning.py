@@ -45,7 +45,8 @@ def _come_back(play: Play, running: Rig, wire: Wire, *, finished: bool) -> None:
         wire.unblock()
         running.wait(lambda: folder.memo().phase == "finished", "it is stopped")
         running.wait(lambda: _is_refused(folder), "its results are refused")
-    if len(_late_results(running)) <= late:
+    # Whichever came first: the hub refused what was sent and noted it, or told the worker, which kept it.
+    if len(_late_results(running)) <= late and folder.finish() is None:
         play.outcome.findings.lost.append(f"{first.id}: what came too late was not kept")
 
 
