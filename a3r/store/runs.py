@@ -15,8 +15,7 @@ from a3r.core.types import (
     RunState,
 )
 from a3r.store.attempts import cancel_queued, live_attempt
-from a3r.store.attempts import to_row as attempt_row
-from a3r.store.book import Book, count_rows, fetch, note
+from a3r.store.book import Book, count_rows, fetch, note, table_rows
 from a3r.store.rows import AttemptRow, PendingWork, RunRow
 from a3r.store.tables import AttemptTable, BlueprintTable, RunTable
 
@@ -45,7 +44,7 @@ class RunBook(Book):
     def runs(self, campaign_id: str) -> list[RunRow]:
         """The campaign's runs in order of creation."""
         with self._db.read() as session:
-            return [_to_row(run) for run in _runs(session, campaign_id)]
+            return _runs(session, campaign_id)
 
     def run(self, run_id: str) -> RunRow:
         """One run.
@@ -92,19 +91,20 @@ class RunBook(Book):
     def pending_work(self, campaign_id: str) -> PendingWork:
         """One consistent view of what runs, what waits and when a worker was last heard."""
         with self._db.read() as session:
-            attempts = session.exec(
-                select(AttemptTable)
-                .where(AttemptTable.campaign_id == campaign_id)
-                .order_by(col(AttemptTable.queue_order))
-            ).all()
+            attempts = [
+                AttemptRow.model_validate(found)
+                for found in table_rows(
+                    session, AttemptTable, campaign_id, order="queue_order", without="queue_order"
+                )
+            ]
             by_state: dict[AttemptState, list[AttemptRow]] = {}
             for attempt in attempts:
-                by_state.setdefault(AttemptState(attempt.state), []).append(attempt_row(attempt))
-            live = {a.run_id for a in attempts if AttemptState(a.state) not in TERMINAL_ATTEMPTS}
+                by_state.setdefault(attempt.state, []).append(attempt)
+            live = {a.run_id for a in attempts if a.state not in TERMINAL_ATTEMPTS}
             waiting = [
-                _to_row(run)
+                run
                 for run in _runs(session, campaign_id)
-                if RunState(run.state) not in TERMINAL_RUNS and run.id not in live
+                if run.state not in TERMINAL_RUNS and run.id not in live
             ]
             beats = [a.heartbeat_at for a in attempts if a.heartbeat_at is not None]
             return PendingWork(
@@ -128,9 +128,9 @@ def _new_run(session: Session, blueprint: BlueprintTable, seed: int, at: float) 
     return run
 
 
-def _runs(session: Session, campaign_id: str) -> list[RunTable]:
-    query = select(RunTable).where(RunTable.campaign_id == campaign_id)
-    return list(session.exec(query.order_by(col(RunTable.position))).all())
+def _runs(session: Session, campaign_id: str) -> list[RunRow]:
+    found = table_rows(session, RunTable, campaign_id, order="position", without="position")
+    return [RunRow.model_validate(run) for run in found]
 
 
 def _end_queued(session: Session, run_id: str, reason: str, at: float) -> None:
