@@ -1,7 +1,7 @@
 # The one list of commands. CI calls these targets too.
 VENV ?= .venv
 # A pytest mark expression: what `make test` runs. `make test MARKS="not slow"` is the quick one.
-MARKS ?= not live and not gpu and not verl
+MARKS ?= not live and not gpu and not verl and not long
 # More arguments for pytest, e.g. make test ARGS="-k journal -x"
 ARGS ?=
 
@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-verl demo test test-all test-verl gpu-check trust chaos chaos-swarm chaos-campaign soak lint types bench conformance docs constraints clean
+.PHONY: help setup setup-verl demo test test-long test-all test-verl gpu-check trust chaos chaos-swarm chaos-campaign soak lint types bench conformance docs constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -22,6 +22,9 @@ demo: setup ## run the example campaign and verify its report
 
 test: setup ## all tests that need neither a GPU nor a paid model
 	@bash scripts/test.sh -m "$(MARKS)" $(ARGS)
+
+test-long: setup ## whole campaigns over SSH, pools, the scripted model, measured trust: the tests that take minutes each
+	@bash scripts/test.sh -m long $(ARGS)
 
 test-all: setup ## the tests that need a GPU or a paid model too
 	@bash scripts/test.sh -m "not verl" $(ARGS)

@@ -10,7 +10,7 @@ import pytest
 
 from a3r.testing.stand_in.mending import mending
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 CAMPAIGN = Path(__file__).parents[2] / "campaigns" / "broken-client"
 pytest.importorskip("litellm")

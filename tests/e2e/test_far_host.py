@@ -18,7 +18,7 @@ from a3r.testing.sshd import Sshd, Wire, missing
 from a3r.testing.waiting import retry_until
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}"),
 ]

@@ -11,7 +11,7 @@ import pytest
 from a3r.testing.stand_in.prose_study import prose_study
 from a3r.testing.stand_in.script import task_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 CAMPAIGN = Path(__file__).parents[2] / "campaigns" / "in-prose"
 # Smaller, by what a person adds above the prose: two steps over the toy engine, whose weights are a hash.

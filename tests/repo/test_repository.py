@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
-TARGETS = {"setup", "demo", "test", "test-all", "lint", "trust", "types"}
+TARGETS = {"setup", "demo", "test", "test-long", "test-all", "lint", "trust", "types"}
 TARGETS |= {
     "bench",
     "docs",

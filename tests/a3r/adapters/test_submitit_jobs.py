@@ -51,7 +51,7 @@ def over(engine: SubmititJobs, external: str) -> tuple[PoolJobState, str] | None
     return None if found[0] is PoolJobState.STARTING else found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_gets_what_it_is_given_and_nothing_of_the_daemons_environment(
     local: SubmititJobs, folder: Path, tmp_path: Path
 ) -> None:
@@ -67,14 +67,14 @@ def test_a_job_gets_what_it_is_given_and_nothing_of_the_daemons_environment(
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_that_fails_says_why_in_its_own_words(local: SubmititJobs) -> None:
     external = local.submit(ask("import sys; sys.exit('error: no a3r here')"))
     found = retry_until(lambda: over(local, external), 60)
     assert found == (PoolJobState.FAILED, "error: no a3r here")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_asking_twice_gives_the_same_job_and_a_stopped_one_passes_the_signal_on(
     local: SubmititJobs, tmp_path: Path
 ) -> None:
@@ -96,7 +96,7 @@ def test_asking_twice_gives_the_same_job_and_a_stopped_one_passes_the_signal_on(
     local.stop([external])  # it is over: nothing is hit that has its pid now
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_whose_process_was_killed_has_failed(local: SubmititJobs) -> None:
     external = local.submit(ask(SLEEP))
     head = psutil.Process(int(external))

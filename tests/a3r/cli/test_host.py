@@ -76,7 +76,7 @@ def test_a_host_whose_key_nobody_vouched_for_is_refused_with_its_fingerprint(
     assert list(far.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_host_is_added_once_serves_drains_and_leaves(
     a3r: Any, add: Any, sshd: Sshd, far: Path, workspace: Workspace
 ) -> None:
@@ -118,7 +118,7 @@ def test_a_host_is_added_once_serves_drains_and_leaves(
     far.mkdir(exist_ok=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_link_starts_a_killed_worker_again_and_a_changed_one_anew(
     a3r: Any, add: Any, sshd: Sshd, far: Path
 ) -> None:
@@ -133,7 +133,7 @@ def test_the_link_starts_a_killed_worker_again_and_a_changed_one_anew(
     retry_until(lambda: shown(a3r)["worker"]["slots"] == 2, LONG_S)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_blocked_link_harms_no_worker_and_comes_back_by_itself(
     a3r: Any, add: Any, sshd: Sshd, far: Path
 ) -> None:
@@ -153,7 +153,7 @@ def test_a_blocked_link_harms_no_worker_and_comes_back_by_itself(
     wire.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_daemon_leaves_no_ssh_behind_and_the_next_one_finds_the_worker(
     a3r: Any, add: Any, sshd: Sshd, far: Path, workspace: Workspace, end_daemons: Any
 ) -> None:
@@ -168,7 +168,7 @@ def test_a_killed_daemon_leaves_no_ssh_behind_and_the_next_one_finds_the_worker(
     assert far_end.worker(far)["pid"] == pid
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_host_that_can_not_be_reached_any_more_is_forgotten_by_force(
     a3r: Any, add: Any, sshd: Sshd, far: Path
 ) -> None:
@@ -183,7 +183,7 @@ def test_a_host_that_can_not_be_reached_any_more_is_forgotten_by_force(
     assert missing_host.code == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_host_that_dials_the_hub_itself_comes_in_through_the_door(
     a3r: Any,
     add: Any,

@@ -124,7 +124,7 @@ def provider() -> Iterator[StandIn]:
         yield server
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_campaign_waits_for_its_model_in_sight_and_a_resume_tries_at_once(
     a3r: Any, workspace: Any, provider: StandIn, monkeypatch: pytest.MonkeyPatch, goal: Path
 ) -> None:

@@ -71,7 +71,7 @@ def lost_to_the_scheduler(workspace: Workspace, campaign: str) -> bool:
     return any(a["failure"] == FailureClass.SCHEDULER.value for a in attempts)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(LONG_S)
 def test_submitits_local_executor_brings_a_worker_that_ends_when_idle(
     a3r: Any, workspace: Workspace, goal: Path, scratch: Path
@@ -92,7 +92,7 @@ def test_submitits_local_executor_brings_a_worker_that_ends_when_idle(
     retry_until(lambda: a3r("pool", "list").out == "no pool yet\n", what="the pool is gone")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(LONG_S)
 def test_what_a_killed_job_had_is_tried_again_by_the_next(
     a3r: Any,
@@ -117,7 +117,7 @@ def test_what_a_killed_job_had_is_tried_again_by_the_next(
     retry_until(lambda: a3r("pool", "list").out == "no pool yet\n", 60, "the pool is gone")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pool_whose_machines_lack_a3r_says_so(
     a3r: Any, workspace: Workspace, goal: Path, scratch: Path
 ) -> None:
@@ -180,7 +180,7 @@ def end_all_below(folder: Path) -> None:
                 process.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(LONG_S)
 def test_a_ray_cluster_brings_workers_and_taking_one_back_costs_only_its_attempt(
     a3r: Any,

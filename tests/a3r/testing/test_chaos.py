@@ -93,7 +93,7 @@ def _file_and_look(store, tmp_path):
     assert store.artifact(store.blueprints(campaign)[0].artifact_sha)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("lane", ["fencing", "gpus"])
 def test_a_lane_is_played_from_its_command(lane, tmp_path):

@@ -86,7 +86,7 @@ def test_no_invented_percentage_passes_the_guard_of_prose():
     assert len({disguise(42.3) for disguise in DISGUISES.values()}) == len(DISGUISES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_swapped_comparison_passes_verify():
     figure = swaps_figure(0.1)
     assert figure.met, figure
@@ -102,7 +102,7 @@ def test_the_referee_meets_its_goals_on_a_small_corpus():
     assert [f.met for f in referee_figures(0.1)] == [True, True, True]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_led_campaign_asks_its_model_between_stages_only():
     figure = idle_figure()
     assert figure.met, figure
@@ -110,7 +110,7 @@ def test_a_led_campaign_asks_its_model_between_stages_only():
     assert not idle_figure(lambda _request: Answer(status=400, error="no")).met
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_leader_killed_a_few_times_loses_and_doubles_nothing():
     figure = kills_figure(0.1)
     assert figure.met, figure

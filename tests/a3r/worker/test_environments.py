@@ -151,7 +151,7 @@ def test_a_container_gets_names_of_secrets_its_folders_and_walls(engine, tmp_pat
         )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_attempt_makes_its_venv_waits_for_a_secret_and_runs_with_both(lab):
     environment = EnvironmentSpec(kind="venv", secret_names=("MY_KEY",))
     given = lab.blueprint()

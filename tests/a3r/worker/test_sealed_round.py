@@ -47,7 +47,7 @@ def sealed_blueprint(lab, tmp_path, trouble="pass", **arguments):
     return lab.blueprint(**arguments).model_copy(update={"evaluator": evaluator})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_is_scored_by_the_sealed_evaluator(lab, tmp_path):
     attempt = lab.queue(sealed_blueprint(lab, tmp_path, pry=True))
     lab.worker()
@@ -68,7 +68,7 @@ def test_a_run_is_scored_by_the_sealed_evaluator(lab, tmp_path):
     assert "answer" not in str(list(lab.folder().client.rglob("*")))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_evaluator_that_cannot_score_an_item_fails_the_attempt_and_gives_no_zero(lab, tmp_path):
     attempt = lab.queue(sealed_blueprint(lab, tmp_path, "1 / item['payload']['operands'][0]"))
     lab.worker()

@@ -12,7 +12,7 @@ MADE = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MADE)
 async def test_an_engine_passes_the_kit(name, tmp_path):

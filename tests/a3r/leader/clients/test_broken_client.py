@@ -24,7 +24,7 @@ from a3r.report.verify import verify
 from a3r.testing.stand_in.mending import mending
 from a3r.testing.stand_in.script import by_task, in_turn, said
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 NOTHING = {"explanation": "it looks fine to me", "files": [], "removed": []}
 
 

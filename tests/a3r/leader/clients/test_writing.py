@@ -45,7 +45,7 @@ def test_the_model_gets_the_text_that_coding_assistants_get():
     assert skill_text() == skill.SKILL.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_draft_with_a_fault_goes_back_and_the_next_one_is_kept_by_hash(bench, tmp_path):
     leaking = skill.training_rows() + json.dumps({"id": "held-out-3", "word": "x"}) + "\n"
     drafts = (said(skill.written(train=leaking)), said(skill.written()))
@@ -68,7 +68,7 @@ def test_a_draft_with_a_fault_goes_back_and_the_next_one_is_kept_by_hash(bench, 
     assert not (client / "evaluation.py").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_that_is_done_again_after_a_crash_pays_for_nothing_twice(bench):
     broken = skill.shown()[0].replace("return reward(", "return rewrad(")
     drafts = (said(skill.written(client=broken)), said(skill.written()))
@@ -116,7 +116,7 @@ def test_a_page_under_reference_is_read_once_and_shown_as_a_file(bench):
     assert "could not be read: 404" in files["http://gone.example/x"].read_text("utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_drafts_that_never_fit_end_in_words_and_not_in_a_loop(bench):
     bad = said(skill.written(client="import socket\n"))
     study = bench(by_task({"write_client": in_turn(bad)}), edits=OWN_TASK)
@@ -127,7 +127,7 @@ def test_drafts_that_never_fit_end_in_words_and_not_in_a_loop(bench):
     assert len(study.model.asked) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_client_of_the_users_own_brings_its_evaluator_in_a_subfolder(bench):
     study = bench(by_task({}), edits={"task: calculator": "task: reverse words"})
     client, evaluation = skill.shown()
