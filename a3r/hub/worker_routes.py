@@ -47,6 +47,8 @@ from a3r.store.rows import AttemptRow, BlueprintRow
 AttemptId = Annotated[str, PathParam(min_length=1, max_length=200)]
 Sha256 = Annotated[str, PathParam(pattern="^[0-9a-f]{64}$")]
 Done = dict[str, Any]
+FRESH = 0.75
+"""Share of a lease that must be left for a heartbeat without news not to be written down."""
 
 
 def worker_router(hub: Hub) -> APIRouter:
@@ -313,6 +315,8 @@ def _renew(hub: Hub, report: AttemptReport) -> Command | None:
     # before the finish report says why.
     held = row.state if row.state in REPORTABLE else AttemptState.EVALUATING
     state = held if over else report.state
+    if _says_nothing_new(hub, row, report, state):
+        return None
     hub.store.renew(
         report.attempt_id,
         report.fencing_token,
@@ -323,6 +327,21 @@ def _renew(hub: Hub, report: AttemptReport) -> Command | None:
         hub.settings.lease_s,
     )
     return None
+
+
+def _says_nothing_new(
+    hub: Hub, row: AttemptRow, report: AttemptReport, state: AttemptState
+) -> bool:
+    """Whether a lease that is young would only get a few seconds younger: of hundreds of workers most heartbeats say just that."""
+    lease_s = hub.settings.lease_s
+    left_s = (row.lease_expires_at or 0.0) - hub.clock.time()
+    same = (row.fencing_token, row.state, row.detail) == (
+        report.fencing_token,
+        state,
+        report.detail,
+    )
+    step_known = report.step in (None, row.step)
+    return same and step_known and row.lease_s == lease_s and left_s > FRESH * lease_s
 
 
 def _wanted_stops(hub: Hub, reports: list[AttemptReport], refused: list[Command]) -> list[Command]:

@@ -46,6 +46,9 @@ from a3r.store.store import Store
 logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
+SWITCH_S = 0.001
+"""How long a thread may keep the interpreter when others wait. The one that holds the database's writer is often among them: at
+Python's 5 ms, hundreds of workers would wait for turns and not for work."""
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 SCHEDULES_S = 5.0
@@ -70,6 +73,7 @@ def run(
         reconcile: The leader's tick; default the real leader.
     """
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    sys.setswitchinterval(SWITCH_S)
     for noisy in ("apscheduler", "matplotlib", "urllib3", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     try:

@@ -113,6 +113,38 @@ async def test_an_attempt_is_given_again_to_nobody_else_and_never_once_it_was_sp
     assert (await study.worker("claim", {**asked, "held": []})).json() == {"attempt": None}
 
 
+async def test_a_heartbeat_without_news_writes_only_when_the_lease_is_no_longer_young(
+    study: Any,
+) -> None:
+    spec = await study.claimed()
+    report = {
+        "attempt_id": spec.attempt_id,
+        "fencing_token": spec.fencing_token,
+        "state": "running",
+        "step": 1,
+        "detail": "trains",
+    }
+
+    async def beat(**news: Any) -> float:
+        """Expiry of the lease after a heartbeat."""
+        body = {"worker_id": "w1", "attempts": [{**report, **news}]}
+        assert (await study.worker("heartbeat", body)).json()["commands"] == []
+        return study.store.attempt(spec.attempt_id).lease_expires_at
+
+    start = study.clock.now
+    assert await beat() == start + 10
+    before = study.store.changed.count
+    study.clock.now = start + 2
+    assert await beat() == start + 10
+    assert study.store.changed.count == before
+    assert await beat(step=2) == start + 12
+    study.clock.now = start + 5
+    assert await beat(step=2) == start + 15
+    stale = {**report, "fencing_token": spec.fencing_token - 1, "step": 2}
+    reply = await study.worker("heartbeat", {"worker_id": "w1", "attempts": [stale]})
+    assert [c["kind"] for c in reply.json()["commands"]] == ["stop_attempt"]
+
+
 async def test_one_that_fell_silent_before_it_was_heard_of_is_given_again_too(study: Any) -> None:
     lost = await study.claimed()
     study.clock.now += 11
