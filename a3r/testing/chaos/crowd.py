@@ -130,19 +130,26 @@ class _Member:
         if spec is None:
             return
         self._held, self._step = spec, 0
-        with seen.timed("events"):
-            self._worker.send_events(spec, 8)
+        self._send("events", lambda: self._worker.send_events(spec, 8))
         over.wait(self._rng.uniform(0.5, 1.5) * self._crowd.hold_s / 2)
-        with seen.timed("steps"):
-            self._worker.send_steps(spec)
+        self._send("steps", lambda: self._worker.send_steps(spec))
         self._step = 1
         over.wait(self._rng.uniform(0.5, 1.5) * self._crowd.hold_s / 2)
-        with seen.timed("log"):
-            self._worker.send_log(spec, b"." * LOG_BYTES)
-        with seen.timed("rounds and finish"):
-            self._worker.play(spec)
+        self._send("log", lambda: self._worker.send_log(spec, b"." * LOG_BYTES))
+        self._send("rounds and finish", lambda: self._worker.play(spec))
         self._held = None
         seen.done(spec.attempt_id)
+
+    def _send(self, kind: str, send: Callable[[], None]) -> None:
+        """Again and again while the hub does not answer: evidence is kept until it has arrived."""
+        while not self._crowd.over.is_set():
+            try:
+                with self._crowd.seen.timed(kind):
+                    send()
+            except HubUnreachable as error:
+                self._trouble(error)
+            else:
+                return
 
     def beat(self) -> None:
         """Renew the lease on a clock of its own, held open for commands as real heartbeats are."""
