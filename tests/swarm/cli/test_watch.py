@@ -374,7 +374,9 @@ def test_a_real_terminal_gets_no_foreign_sequence_and_q_leaves(
     enter(client, "sum")
     main, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
-    env = {**environ(server), "TERM": "xterm-256color"}
+    # A size that the caller exported would win over the size of the terminal itself.
+    env = {key: value for key, value in environ(server).items() if key not in ("COLUMNS", "LINES")}
+    env["TERM"] = "xterm-256color"
     process = subprocess.Popen(
         command(server), stdin=child, stdout=child, stderr=child, env=env, start_new_session=True
     )
