@@ -40,7 +40,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=200)
     parser.add_argument("--attempts", type=int, default=2000)
-    parser.add_argument("--hold-s", type=float, default=30.0, help="how long an attempt lasts")
+    parser.add_argument("--hold-s", type=float, default=60.0, help="how long an attempt lasts")
     parser.add_argument("--name", default="scale_hub", help="of the result file")
     return parser.parse_args()
 

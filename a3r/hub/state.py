@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 MOST_TROUBLE = 500
 BRIDGE_WAIT_S = 1.0
-BURST_S = 0.05
+BURST_S = 0.1
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ MAX_ASKED_WAIT_S = 3600.0
 STORE_WAIT_S = 5.0
 LOOK_S = 1.0
 """How often a thread without work looks for a job whose time has come; a new job wakes it at once."""
-GAP_S = 0.05
+GAP_S = 0.25
 """Between two looks: writes come in bursts."""
 
 

@@ -7,6 +7,7 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import uvicorn
@@ -14,6 +15,8 @@ import uvicorn
 from a3r.cli.daemon.door import Door
 
 GRACE_S = 3
+THREADS = 32
+"""For looks and writes of long polls. The default, a few more than cores, would let all wait for the slowest write."""
 
 
 class HubServer:
@@ -48,6 +51,7 @@ class HubServer:
 
     async def _serve(self, server: _Server, others: list[tuple[_Server, socket.socket]]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="polls"))
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, server.end)
         # In one loop: the hub's long polls are woken in the loop that holds them.

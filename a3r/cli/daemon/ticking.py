@@ -23,6 +23,8 @@ TICK_S = 0.5
 IDLE_TICK_S = 3.0
 """A tick looks at least this often though nothing was written: time itself is an input (deadlines, budgets)."""
 MAX_BACKOFF_S = 30.0
+REST = 3.0
+"""After a look it rests for so many times as long as that took: a stage of thousands of runs must not take the hub's time."""
 
 
 class Ticker:
@@ -42,7 +44,7 @@ class Ticker:
         self._clock = clock
         self._lock = threading.Lock()
         self._seen = -1
-        self._due = 0.0
+        self._due = self._rested = 0.0
         self._failures = 0
         self._last_error = ""
         self._ticks = 0
@@ -97,9 +99,11 @@ class Ticker:
             self._ticks += 1
             self._last_at = self._clock.time()
             self._due = now if again else now + IDLE_TICK_S
+            ended = self._clock.monotonic()
+            self._rested = ended + REST * (ended - now)
 
     def _has_reason(self, now: float) -> bool:
-        if now < self._due and self._failures:
+        if now < self._rested or (now < self._due and self._failures):
             return False
         writes = self._writes()
         if now < self._due and writes == self._seen:
