@@ -71,7 +71,7 @@ def start(
         from a3r.cli.edge import workspace_or_new
         from a3r.cli.goal_reading import refuse_unreadable
         from a3r.cli.watch import watch_campaign
-        from a3r.leader.goal import goal_file, goal_text
+        from a3r.leader.goal_parsing import goal_file, goal_text
 
         file = goal_file(goal).absolute()
         text = goal_text(file)

@@ -59,7 +59,7 @@ def _add(goal: Path, cron: str, timezone: str, review: ReviewMode | None, *, as_
     from a3r.cli.daemon.starting import ensure_daemon
     from a3r.cli.edge import workspace_or_new
     from a3r.leader.cron import Cron
-    from a3r.leader.goal import goal_file, goal_text, parse_goal
+    from a3r.leader.goal_parsing import goal_file, goal_text, parse_goal
 
     Cron(cron, timezone)
     file = goal_file(goal).absolute()

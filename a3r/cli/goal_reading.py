@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from a3r.cli.edge import say, workspace_or_new
-from a3r.leader.goal import GoalSpec, goal_file, goal_text, read_goal
+from a3r.leader.goal import GoalSpec
 from a3r.leader.goal_check import GoalCheck, check_goal, check_spec
+from a3r.leader.goal_parsing import goal_file, goal_text, read_goal
 from a3r.leader.goal_paths import path_mistakes
 from a3r.leader.goal_words import understood
 from a3r.leader.understanding.prose import filed, model_wanted, needs_reader, refuse_mistakes

@@ -13,7 +13,7 @@ from a3r.core.errors import A3RError, NotFound
 from a3r.core.ports import Clock
 from a3r.core.types import CampaignState, ReviewMode
 from a3r.leader.cron import Cron
-from a3r.leader.goal import goal_file, goal_text
+from a3r.leader.goal_parsing import goal_file, goal_text
 from a3r.store.campaigns import NewCampaign
 from a3r.store.rows import ScheduleRow
 from a3r.store.store import Store

@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict
 
 from a3r.core.errors import GoalError
 from a3r.leader.factors import ARGUMENTS, path_of
-from a3r.leader.goal import GoalSpec, goal_file, goal_text, parse_goal
+from a3r.leader.goal import GoalSpec
 from a3r.leader.goal_cost import estimated_episodes, estimated_runs, llm_text, most_gpu_hours
+from a3r.leader.goal_parsing import goal_file, goal_text, parse_goal
 from a3r.leader.goal_power import resolution
 from a3r.leader.goal_words import understood
 from a3r.leader.model_files import BUILTIN

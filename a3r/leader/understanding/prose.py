@@ -9,7 +9,8 @@ from typing import Any
 from a3r.core.errors import GoalError
 from a3r.core.types import ReviewMode
 from a3r.leader.clients.writing import own_client
-from a3r.leader.goal import GoalSpec, parse_goal
+from a3r.leader.goal import GoalSpec
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.goal_paths import own_task
 from a3r.leader.goal_text import (
     MISSING_TEXT,

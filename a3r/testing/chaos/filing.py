@@ -18,7 +18,8 @@ from a3r.core.clock import SystemClock
 from a3r.core.hashing import tree_hash
 from a3r.core.types import ReviewMode
 from a3r.leader.experiment import ClientBundle, build_blueprints
-from a3r.leader.goal import GoalSpec, parse_goal
+from a3r.leader.goal import GoalSpec
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.plan import StagePlan
 from a3r.leader.sweep import SweepPlanner
 from a3r.report.export import records_from_store

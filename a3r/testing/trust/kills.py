@@ -23,7 +23,7 @@ from typing import Any
 from a3r.core.clock import SystemClock
 from a3r.core.types import CampaignState, ReviewMode, RunState
 from a3r.core.workspace import Workspace
-from a3r.leader.goal import parse_goal
+from a3r.leader.goal_parsing import parse_goal
 from a3r.report.export import records_from_store
 from a3r.report.render import claims_of
 from a3r.report.verify import verify

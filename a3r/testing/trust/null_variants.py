@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from a3r.leader.goal import GoalSpec, parse_goal
+from a3r.leader.goal import GoalSpec
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.sweep import SweepPlanner
 from a3r.report.claims import Claim
 from a3r.report.records import Records, Scalar

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from a3r.core.types import ReviewMode
 from a3r.core.workspace import Workspace
-from a3r.leader.goal import parse_goal
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.reconcile import reconcile
 from a3r.store.store import Store
 from a3r.testing.fake_worker import FakeWorker

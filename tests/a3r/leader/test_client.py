@@ -12,7 +12,7 @@ import uvicorn
 from a3r.core.hashing import tree_hash
 from a3r.leader.experiment import blueprint_name, build_blueprints, client_bundle
 from a3r.leader.generate import client_source, generate_client
-from a3r.leader.goal import parse_goal
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.model_files import find_model, weights_fingerprint
 from a3r.leader.static_check import check_folder, check_source, words_of
 from a3r.leader.sweep import SweepPlanner

@@ -10,7 +10,7 @@ import pytest
 from a3r.core.types import CampaignState, ReviewMode, ReviewStatus
 from a3r.core.workspace import Workspace
 from a3r.leader.findings import LOOK_UP
-from a3r.leader.goal import parse_goal
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.reconcile import reconcile
 from a3r.leader.reuse import ACCEPT, OFFER
 from a3r.report.verify import verify

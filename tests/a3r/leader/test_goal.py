@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from a3r.core.errors import GoalError
-from a3r.leader.goal import GoalSpec, parse_goal, read_goal
+from a3r.leader.goal import GoalSpec
 from a3r.leader.goal_check import check_goal
+from a3r.leader.goal_parsing import parse_goal, read_goal
 from a3r.leader.goal_text import prose_of
 
 PATH = Path("campaigns/x/goal.md")

@@ -9,8 +9,9 @@ import pytest
 
 from a3r.core.errors import GoalError
 from a3r.leader.experiment import build_blueprints, client_bundle
-from a3r.leader.goal import GoalSpec, parse_goal
+from a3r.leader.goal import GoalSpec
 from a3r.leader.goal_check import GoalCheck, check_goal
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.goal_sections import Budget, Question
 from a3r.leader.sweep import SweepPlanner
 from a3r.leader.training import cell_settings

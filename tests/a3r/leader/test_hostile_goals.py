@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from a3r.core.errors import GoalError
-from a3r.leader.goal import LONGEST, goal_text, parse_goal
+from a3r.leader.goal_parsing import LONGEST, goal_text, parse_goal
 
 PATH = Path("campaigns/x/goal.md")
 LEVELS = "levels: [1, 2, 4, 8, 16, 32, 64]"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from a3r.leader.goal import GoalSpec, parse_goal
+from a3r.leader.goal import GoalSpec
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.plan import Conclusion, StagePlan
 from a3r.leader.sweep import SweepPlanner
 from a3r.leader.sweep_steps import coarse_levels, refine_levels

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from a3r.leader.goal import GoalSpec, parse_goal
+from a3r.leader.goal import GoalSpec
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.plan import Conclusion
 from a3r.leader.sweep import SweepPlanner
 from a3r.report.records import AttemptRecord, Records, Scalar

@@ -13,7 +13,7 @@ from a3r.core.hashing import tree_hash
 from a3r.core.types import CampaignState, FailureClass, ReviewMode
 from a3r.core.workspace import Workspace
 from a3r.leader.clients.handlers import client_handlers
-from a3r.leader.goal import parse_goal
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.jobs import JobRunner
 from a3r.leader.reconcile import reconcile
 from a3r.store.rows import AttemptRow

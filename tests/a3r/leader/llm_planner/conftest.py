@@ -9,7 +9,7 @@ import pytest
 from a3r.core.llm import LanguageModel
 from a3r.core.types import ReviewMode
 from a3r.core.workspace import Workspace
-from a3r.leader.goal import parse_goal
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.handlers import leader_handlers
 from a3r.leader.jobs import JobRunner
 from a3r.leader.reconcile import reconcile

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from a3r.leader.goal import GoalSpec, parse_goal
+from a3r.leader.goal import GoalSpec
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.llm_planner.proposal import StageProposal
 from a3r.leader.llm_planner.rails import admit
 from a3r.testing.records import SyntheticCell, SyntheticStage, synthetic_records

@@ -6,7 +6,8 @@ import pytest
 
 from a3r.core.errors import NotFound
 from a3r.core.llm import ToolCall
-from a3r.leader.goal import GoalSpec, parse_goal
+from a3r.leader.goal import GoalSpec
+from a3r.leader.goal_parsing import parse_goal
 from a3r.leader.llm.tools import Toolbox
 from a3r.leader.llm_planner.looking import MAX_LINE, MAX_LINES, Looking
 from a3r.leader.llm_planner.proposing import MAX_NOTES, Proposing
