@@ -30,13 +30,14 @@ from a3r.core.wire import (
 )
 from a3r.worker.answers import answer
 from a3r.worker.attempt import AttemptRunner
+from a3r.worker.contact import Contact
 from a3r.worker.fitness import disk_trouble
 from a3r.worker.folder import AttemptFolder
 from a3r.worker.job import CALM_TICKS, MOST_TICKS_APART, Job, WorkerSettings
 from a3r.worker.processes import Launcher, sweep
 from a3r.worker.repair import AttemptOver
 from a3r.worker.supervisor import NONCE
-from a3r.worker.uplink import AttemptUplink, Backoff
+from a3r.worker.uplink import AttemptUplink
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ CLAIM_WAIT_S = 2.0
 MAX_TICK_FAILURES = 10
 """Ticks in a row that raise before the attempt is ended."""
 MIN_HEARTBEAT_GAP_S = 0.5
+MOST_HEARTBEAT_GAP_S = 10.0
+"""While the hub is away. Short of a lease: what runs here should not be unreachable for longer than the hub was."""
 REPORT_S = 5.0
 
 
@@ -72,6 +75,7 @@ class Worker:
         self._ending, self._full = threading.Event(), threading.Event()
         self._news = threading.Event()
         """Set when there is evidence that should not wait for the next pass."""
+        self._hub_is_back = threading.Event()
         self._registered = False
         self.wanted = WorkerState.ACTIVE
         """What a person wants of this worker, as the hub last said."""
@@ -114,6 +118,7 @@ class Worker:
         """Stop working and leave the attempts running. Waits for a claim that is under way."""
         self._ending.set()
         self._news.set()
+        self._hub_is_back.set()
         for job in self._all_jobs():
             job.endings.wake()
         ends = time.monotonic() + timeout_s
@@ -126,6 +131,7 @@ class Worker:
     def claim_no_more(self) -> None:
         """Take no further attempts; a claim that is under way is still accepted."""
         self._full.set()
+        self._hub_is_back.set()
 
     def is_idle_for_good(self, timeout_s: float = 30.0) -> bool:
         """Take no further attempts unless one comes with the claim that is under way: then work goes on, and this is False."""
@@ -259,17 +265,15 @@ class Worker:
     # -- the hub ----------------------------------------------------------------------------------------------
 
     def _claim_forever(self) -> None:
-        backoff = Backoff()
+        contact = Contact("asking for work")
         while not (self._ending.is_set() or self._full.is_set()):
             try:
                 self._claim_once()
-                backoff.worked()
-            except HubUnreachable as error:
-                logger.info("%s", error.message)
-                self._ending.wait(backoff.failed())
-            except (A3RError, OSError, ValueError):
-                logger.exception("claiming failed")
-                self._ending.wait(backoff.failed())
+                contact.worked()
+            except (A3RError, OSError, ValueError) as error:
+                self._hub_is_back.clear()
+                if not self._ending.is_set():
+                    self._hub_is_back.wait(contact.failed(error))
 
     def _claim_once(self) -> None:
         if not self._registered:
@@ -342,17 +346,17 @@ class Worker:
         self._registered = True
 
     def _heartbeat_forever(self) -> None:
+        contact = Contact("heartbeats", most_s=MOST_HEARTBEAT_GAP_S)
         while not self._ending.is_set():
             began = time.monotonic()
-            commands: list[Command] = []
             try:
                 commands = self._beat()
-            except HubUnreachable as error:
-                logger.info("%s", error.message)
-            except (A3RError, OSError, ValueError):
-                logger.exception("a heartbeat failed")
-            spent_s = time.monotonic() - began
-            gap_s = MIN_HEARTBEAT_GAP_S if commands else self._heartbeat_s - spent_s
+                if contact.worked():
+                    self._hub_is_back.set()
+                spent_s = time.monotonic() - began
+                gap_s = MIN_HEARTBEAT_GAP_S if commands else self._heartbeat_s - spent_s
+            except (A3RError, OSError, ValueError) as error:
+                gap_s = contact.failed(error)
             self._ending.wait(max(0.05, gap_s))
 
     def _beat(self) -> list[Command]:
