@@ -62,6 +62,11 @@ def _role_of(hub: Hub, token: str, request: Request) -> Role:
     return role
 
 
+def token_name_of(request: Request) -> str:
+    """Name of the worker's own token that the request came with; empty for the workspace's shared one."""
+    return str(getattr(request.state, TOKEN_NAME, None) or "")
+
+
 def as_worker(hub: Hub, request: Request, worker_id: str) -> None:
     """Check that the caller is this worker: a token of its own serves the worker that used it first, and no other.
 

@@ -35,7 +35,7 @@ from a3r.core.wire import (
     WorkerRegistration,
     WorkerWelcome,
 )
-from a3r.hub.auth import as_worker, holds, require
+from a3r.hub.auth import as_worker, holds, require, token_name_of
 from a3r.hub.command_routes import add_answers, wanted_answers
 from a3r.hub.enlisting import add_enlisting, join_pool
 from a3r.hub.refusals import RequestInvalid
@@ -75,6 +75,7 @@ def _add_life(router: APIRouter, hub: Hub) -> None:
             request.slots,
             request.inventory,
             hub.clock.time(),
+            token_name_of(http),
         )
         join_pool(hub, http, request)
         return WorkerWelcome(

@@ -165,6 +165,8 @@ class WorkerRow(Row):
     seen_at: float
     state: WorkerState = WorkerState.ACTIVE
     pool: str | None = None
+    token_name: str | None = None
+    """Of the token that it registered with; empty: the workspace's shared one; None: not known."""
 
 
 class PoolRow(Row):

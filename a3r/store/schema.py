@@ -316,5 +316,9 @@ ALTER TABLE attempts ADD COLUMN placement TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE attempts ADD COLUMN revision INTEGER NOT NULL DEFAULT 0
 """
 
-MIGRATIONS = (_V1, _V2, _V3)
+_V4 = """
+ALTER TABLE workers ADD COLUMN token_name TEXT
+"""
+
+MIGRATIONS = (_V1, _V2, _V3, _V4)
 VERSION = len(MIGRATIONS)

@@ -195,6 +195,8 @@ class WorkerTable(SQLModel, table=True):
     state: str = "active"
     """``a3r.core.types.WorkerState``."""
     pool: str | None = None
+    token_name: str | None = None
+    """Of the token that it registered with; empty: the workspace's shared one; None: it registered before this was kept."""
 
 
 class EventTable(SQLModel, table=True):

@@ -9,7 +9,7 @@ from a3r.core.hashing import bytes_hash
 from a3r.core.types import TERMINAL_ATTEMPTS
 from a3r.store.book import Book, fetch
 from a3r.store.rows import WorkerTokenRow
-from a3r.store.tables import AttemptTable, WorkerTokenTable
+from a3r.store.tables import AttemptTable, WorkerTable, WorkerTokenTable
 
 
 class WorkerTokenBook(Book):
@@ -123,12 +123,14 @@ def _refuse_takeover(session: Session, name: str, worker_id: str) -> None:
     held = select(AttemptTable.id).where(
         AttemptTable.worker_id == worker_id, col(AttemptTable.state).not_in(list(TERMINAL_ATTEMPTS))
     )
-    if not known and session.exec(held.limit(1)).first() is not None:
+    worker = session.get(WorkerTable, worker_id)
+    shared = worker is not None and worker.token_name == ""
+    if shared or (not known and session.exec(held.limit(1)).first() is not None):
         valid = ["the workspace's"]
     if valid:
         raise Conflict(
             f"worker {worker_id!r} works with another token ({valid[0]}), not with {name!r}",
-            hint="give every worker a folder of its own, or take the other token back first",
+            hint="give every worker a folder of its own (--workspace), or take its own token back first",
         )
 
 

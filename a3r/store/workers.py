@@ -23,8 +23,12 @@ class WorkerBook(Book):
         slots: int,
         inventory: dict[str, Any],
         at: float,
+        token_name: str = "",
     ) -> WorkerRow:
-        """Register, or register again after a restart (``registered_at`` keeps the first time)."""
+        """Register, or register again after a restart (``registered_at`` keeps the first time).
+
+        ``token_name``: of the worker's own token; empty = it came with the workspace's shared one.
+        """
         with self._db.write() as session:
             record = session.get(WorkerTable, worker_id) or WorkerTable(
                 id=worker_id,
@@ -37,6 +41,7 @@ class WorkerBook(Book):
             )
             record.host, record.pid, record.slots = host, pid, slots
             record.inventory, record.seen_at = inventory, at
+            record.token_name = token_name
             session.add(record)
             session.flush()
             return WorkerRow.model_validate(record.model_dump())

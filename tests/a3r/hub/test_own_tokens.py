@@ -68,6 +68,26 @@ async def test_a_fresh_token_takes_over_nobody(study: Any, owned: Store) -> None
     assert owned.bind_worker_token("gpu2", "w7").worker_id == "w7"
 
 
+async def test_a_fresh_token_takes_over_no_idle_worker_of_the_shared_token(
+    study: Any, owned: Store
+) -> None:
+    shared = {"Authorization": "Bearer worker-token"}
+    body = registration("w5")
+    reply = await study.http.post("/worker/v1/register", json=body, headers=shared)
+    assert reply.status_code == 200
+    idle = {"worker_id": "w5", "attempts": []}
+    for path, message in (("register", body), ("heartbeat", idle)):
+        refused = await post(study, path, message)
+        assert refused.status_code == 401
+        assert "(the workspace's)" in refused.json()["error"]["message"]
+        assert "--workspace" in refused.json()["error"]["hint"]
+    assert (await post(study, "register", registration("w7"))).status_code == 200
+    # Taken back, its name can be used again by the machine that had it.
+    owned.revoke_worker_token("gpu1", 2.0)
+    owned.add_worker_token("gpu1", TOKEN + "2", 3.0)
+    assert owned.bind_worker_token("gpu1", "w7").worker_id == "w7"
+
+
 async def test_a_replaced_token_serves_the_same_worker(study: Any, owned: Store) -> None:
     await post(study, "register", registration("w7"))
     study.queue(0)
