@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -51,8 +52,20 @@ class SandboxSpec(Section):
     """Folders and files with data that it may read besides its code."""
 
 
+def _only_first_server(data: Any, what: str) -> Any:
+    """Refuse a section that names a server: with several of them one could think that it is looked at."""
+    if isinstance(data, Mapping) and "server" in data:
+        named = cast("Mapping[str, Any]", data)["server"]
+        msg = f"{what} the first server of the blueprint and cannot name another ({named!r}): leave 'server' out, or put that server first"
+        raise ValueError(msg)
+    return data
+
+
 class StopRule(Section):
-    """When a run ends before ``stop_at_step``: part of the blueprint, so approved before anything ran."""
+    """When a run ends before ``stop_at_step``: part of the blueprint, so approved before anything ran.
+
+    Of several servers the first one's steps are looked at.
+    """
 
     metric: Literal["reward_mean", "entropy", "grad_norm", "kl", "truncated_share"]
     """Of the steps' own metrics; the held-out metric is never looked at."""
@@ -63,6 +76,11 @@ class StopRule(Section):
     outcome: Literal["stop", "fail"] = "stop"
     """stop: the final evaluation still runs, the record says at which step. fail: the run has no result."""
     reason: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _looks_at_the_first(cls, data: Any) -> Any:
+        return _only_first_server(data, "a stop rule looks at the steps of")
 
 
 class ServerSpec(Section):
@@ -113,6 +131,11 @@ class EvaluatorSpec(Section):
     artifact: str = ""
     """sha256 of a tar of the sealed evaluator's folder (``evaluation.py`` and its data); empty: a registered task."""
     rounds: tuple[Literal["initial", "final"] | str, ...] = ("initial", "final")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _scores_the_first(cls, data: Any) -> Any:
+        return _only_first_server(data, "the evaluator's rounds score")
 
 
 class MetricSpec(Section):

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="Id, part of an id, or label ('s1-b16 seed 3').")
+    str,
+    typer.Argument(
+        metavar="RUN", help="Id, part of an id, label ('s1-b16 seed 3'), or blueprint with one run."
+    ),
 ]
 FOLLOW_S = 0.5
 REASON_LENGTH = 80

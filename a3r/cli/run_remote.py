@@ -69,7 +69,11 @@ def remote_pages(client: HubClient, attempt_id: str, name: str, offset: int) -> 
 
 def trace(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="Id, part of an id, or label ('s1-b16 seed 3').")
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="Id, part of an id, label ('s1-b16 seed 3'), or blueprint with one run.",
+        ),
     ],
     episode: Annotated[str, typer.Argument(metavar="EPISODE", help="Id of an episode.")],
     attempt: Annotated[

@@ -106,7 +106,7 @@ def _cancel(hub: Hub, run: RunRow) -> None:
 
 
 def find_run(store: Store, reference: str) -> RunRow:
-    """Return the run with this id, a unique part of it, or this label (``s1-b16 seed 3``).
+    """Return the run with this id, a unique part of it, this label (``s1-b16 seed 3``), or the only run of this blueprint.
 
     Raises:
         NotFound: nothing matches; the nearest is suggested.
@@ -120,13 +120,14 @@ def find_run(store: Store, reference: str) -> RunRow:
     if reference in labels:
         return store.run(reference)
     found = [i for i, label in labels.items() if reference == label]
+    found = found or [i for i, label in labels.items() if label.startswith(f"{reference} seed ")]
     found = found or [i for i in labels if len(reference) >= 4 and reference in i]
     if len(found) == 1:
         return store.run(found[0])
     if found:
+        shown = ", ".join(f"{i} ({labels[i]})" for i in found[-8:])
         raise Conflict(
-            f"{len(found)} runs match {reference!r}.",
-            hint=f"Give the whole id of one: {', '.join(found[-8:])}.",
+            f"{len(found)} runs match {reference!r}.", hint=f"Give the whole id of one: {shown}."
         )
     near = get_close_matches(reference, [*labels, *labels.values()], n=1, cutoff=0.5)
     hint = f"Did you mean {near[0]!r}?" if near else "'a3r run list CAMPAIGN' shows the runs."

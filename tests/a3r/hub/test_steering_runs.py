@@ -39,3 +39,19 @@ async def test_a_run_of_an_analysed_stage_is_not_retried(study):
     answer = await study.api("POST", f"runs/{run}/retry")
     assert answer.status_code == 409
     assert "its stage was analysed" in answer.json()["error"]["message"]
+
+
+async def test_a_run_is_found_by_its_blueprint_when_it_is_the_only_one(study, tmp_path):
+    several = await study.api("GET", "runs/b16")
+    assert several.status_code == 409
+    first, second = study.runs()
+    hint = several.json()["error"]["hint"]
+    assert f"{first.id} (b16 seed 1)" in hint
+    assert f"{second.id} (b16 seed 2)" in hint
+    blueprint = study.store.blueprint(first.blueprint_id).blueprint
+    alone = blueprint.model_copy(update={"name": "b1", "seeds": (7,)})
+    stage = study.store.add_stage(study.campaign_id, "fine", {}, [(alone, "a" * 64)], 1000.0)
+    made = study.store.blueprints(study.campaign_id, stage.id)[0]
+    (run,) = study.store.ensure_runs(made.id)
+    # b1 begins another name too, and is no part of it here.
+    assert (await study.api("GET", "runs/b1")).json()["id"] == run.id

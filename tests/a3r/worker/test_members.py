@@ -145,6 +145,15 @@ def test_names_that_do_not_tell_apart_or_lead_nowhere_are_refused(lab):
             Blueprint.model_validate(bad)
 
 
+@pytest.mark.parametrize("section", ["stop_rules", "evaluator"])
+def test_a_rule_or_an_evaluator_of_another_server_is_refused_in_words(lab, section):
+    rule = {"metric": "entropy", "when": "below", "value": 0.1, "server": "critic"}
+    body = lab.blueprint().model_dump(mode="json")
+    told = [rule] if section == "stop_rules" else {**body["evaluator"], "server": "critic"}
+    with pytest.raises(ValidationError, match=r"the first server .* cannot name another .'critic'"):
+        Blueprint.model_validate({**body, section: told})
+
+
 def test_a_start_is_known_by_its_role_whatever_its_name():
     names = ("server.1", "server-a.2", "client.1", "client-b.1", "environment-2.1")
     found = [role_of(Process(Path(name))) for name in names]
