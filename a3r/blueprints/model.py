@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -54,8 +54,9 @@ class SandboxSpec(Section):
 
 def _only_first_server(data: Any, what: str) -> Any:
     """Refuse a section that names a server: with several of them one could think that it is looked at."""
-    if isinstance(data, Mapping) and "server" in data:
-        named = cast("Mapping[str, Any]", data)["server"]
+    section: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+    if "server" in section:
+        named = section["server"]
         msg = f"{what} the first server of the blueprint and cannot name another ({named!r}): leave 'server' out, or put that server first"
         raise ValueError(msg)
     return data
@@ -206,7 +207,8 @@ class Blueprint(Section):
             ("servers", [s.name for s in self.servers]),
             ("clients", [c.name for c in self.clients]),
         ):
-            if len(set(names)) != len(names):
+            # Logs and folders are named after them, and not every file system tells case apart.
+            if len({name.lower() for name in names}) != len(names):
                 msg = f"{what} have names of their own, not {names}"
                 raise ValueError(msg)
         if self.servers and not self.servers[0].trains:

@@ -15,8 +15,8 @@ from a3r.store.book import Book
 from a3r.store.engine import Database
 from a3r.store.fencing import hold
 
-_LOG_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(\.tail)?")
-"""``client``; and ``client.tail``, the end of one that was too long to be kept whole."""
+_LOG_NAME = re.compile(r"[a-z0-9][A-Za-z0-9_-]{0,63}(\.tail)?")
+"""``client``, ``server-Judge``; and ``client.tail``, the end of one that was too long to be kept whole."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -61,11 +61,13 @@ class FileBook(Book):
         """Where a log lies (it need not exist).
 
         Raises:
-            Conflict: a name that is no plain lower-case word.
+            Conflict: a name that is no plain word.
         """
         for part in (attempt_id, name):
             if not _LOG_NAME.fullmatch(part):
-                raise Conflict(f"{part!r} cannot name a log", hint="use a-z, 0-9, '-' and '_'")
+                raise Conflict(
+                    f"{part!r} cannot name a log", hint="use letters, digits, '-' and '_'"
+                )
         return self.folder / "logs" / attempt_id / f"{name}.log"
 
     def log_names(self, attempt_id: str) -> list[str]:

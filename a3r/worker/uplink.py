@@ -63,6 +63,8 @@ class AttemptUplink:
             environ: the worker's own environment, where secrets are looked up: they are taken out of what is sent.
         """
         self._environ = environ or {}
+        self._kept_here = set[str]()
+        """Logs that the hub does not take."""
         self._redactor = Redactor()
         self._folder, self._hub, self._on_refused = folder, hub, on_refused
         spec = folder.spec()
@@ -168,7 +170,9 @@ class AttemptUplink:
                 if "fencing_token" in error.details:
                     raise
                 # A log that the hub cannot take must not cost the attempt its result.
-                logger.warning("%s: the log %r stays here: %s", self._id, name, error.message)
+                if name not in self._kept_here:
+                    logger.warning("%s: the log %r stays here: %s", self._id, name, error.message)
+                self._kept_here.add(name)
 
     def _log_names(self) -> list[str]:
         """``client``, ...; and ``client.tail``, the end of one that went on in further files."""

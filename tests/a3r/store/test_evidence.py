@@ -111,7 +111,9 @@ def test_log_chunks_append_raw_bytes_and_overlap_harmlessly(study: Any, store: S
     # The end of a log that was too long to be kept whole.
     assert store.add_log_chunk(attempt.id, token, "client.tail", 0, b"end") == 3
     assert store.read_log(attempt.id, "client.tail", -3, 3) == b"end"
-    assert store.log_names(attempt.id) == ["client", "client.tail"]
+    # Servers and clients have names of the blueprint's choice.
+    assert store.add_log_chunk(attempt.id, token, "server-Judge_7B", 0, b"up") == 2
+    assert store.log_names(attempt.id) == ["client", "client.tail", "server-Judge_7B"]
 
 
 def test_a_log_that_is_not_there_is_named_with_those_that_are(study: Any, store: Store) -> None:

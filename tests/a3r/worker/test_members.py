@@ -135,6 +135,7 @@ def test_names_that_do_not_tell_apart_or_lead_nowhere_are_refused(lab):
     for change, words in (
         (lambda b: b["servers"][1].update(name="policy"), "names of their own"),
         (lambda b: b["clients"][1].update(name="client"), "names of their own"),
+        (lambda b: b["clients"][1].update(name="CLIENT"), "names of their own"),
         (lambda b: b["clients"][1].update(server="nobody"), "names none of the servers"),
         (lambda b: b["servers"][0].update(trains=False), "is trained and evaluated"),
         (lambda b: b["servers"][1].update(name="a/b"), "pattern"),

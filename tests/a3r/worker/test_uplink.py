@@ -124,7 +124,9 @@ def test_a_stale_fencing_token_ends_the_sending_and_is_told_once(folder, hub, at
         hub.finish("a-1", report())
 
 
-def test_a_log_that_the_hub_cannot_take_does_not_cost_the_attempt_its_result(folder, attempt):
+def test_a_log_that_the_hub_cannot_take_does_not_cost_the_attempt_its_result(
+    folder, attempt, caplog
+):
     class Picky(FakeHub):
         def logs(self, attempt_id, request):
             if request.name == "odd":
@@ -135,10 +137,13 @@ def test_a_log_that_the_hub_cannot_take_does_not_cost_the_attempt_its_result(fol
     queued = picky.queue(attempt.spec)
     folder.log("odd").write_bytes(b"x")
     folder.log("server").write_bytes(b"y")
+    sending = uplink(folder, picky)
+    sending.send()
     write_json(folder.finish_file, report().model_dump(mode="json"))
-    uplink(folder, picky).send()
+    sending.send()
     assert queued.finish == report()
     assert dict(queued.logs) == {"server": b"y"}
+    assert ["stays here" in r.getMessage() for r in caplog.records] == [True]  # said once
 
 
 def test_half_a_line_left_by_a_crash_is_cut_off(tmp_path):
