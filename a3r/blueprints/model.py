@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -52,14 +52,12 @@ class SandboxSpec(Section):
     """Folders and files with data that it may read besides its code."""
 
 
-def _only_first_server(data: Any, what: str) -> Any:
+def _refuse_server(data: object, what: str) -> None:
     """Refuse a section that names a server: with several of them one could think that it is looked at."""
-    section: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
-    if "server" in section:
-        named = section["server"]
+    if isinstance(data, Mapping) and "server" in data:
+        named = cast("Mapping[str, Any]", data)["server"]
         msg = f"{what} the first server of the blueprint and cannot name another ({named!r}): leave 'server' out, or put that server first"
         raise ValueError(msg)
-    return data
 
 
 class StopRule(Section):
@@ -81,7 +79,8 @@ class StopRule(Section):
     @model_validator(mode="before")
     @classmethod
     def _looks_at_the_first(cls, data: Any) -> Any:
-        return _only_first_server(data, "a stop rule looks at the steps of")
+        _refuse_server(data, "a stop rule looks at the steps of")
+        return data
 
 
 class ServerSpec(Section):
@@ -136,7 +135,8 @@ class EvaluatorSpec(Section):
     @model_validator(mode="before")
     @classmethod
     def _scores_the_first(cls, data: Any) -> Any:
-        return _only_first_server(data, "the evaluator's rounds score")
+        _refuse_server(data, "the evaluator's rounds score")
+        return data
 
 
 class MetricSpec(Section):
