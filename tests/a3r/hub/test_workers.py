@@ -4,7 +4,7 @@ import asyncio
 import base64
 from typing import Any
 
-from a3r.core.types import AttemptState
+from a3r.core.types import AttemptState, ReviewStatus
 from a3r.hub import leases
 
 
@@ -318,3 +318,37 @@ async def test_a_blocked_attempt_is_seen_on_its_campaign(study: Any) -> None:
     await study.worker("heartbeat", _beat(spec))
     shown = (await study.api("GET", f"campaigns/{study.campaign_id}")).json()
     assert shown["blocked_attempts"] == []
+
+
+async def test_client_sealed_evaluator_and_further_client_each_come_as_their_own_artifact(
+    study: Any,
+) -> None:
+    store = study.store
+    first, coach, judge = (store.put_artifact(name) for name in (b"first", b"coach", b"judge"))
+    plain = store.blueprints(study.campaign_id)[0].blueprint
+    client, evaluator = plain.clients[0], plain.evaluator
+    other = client.model_copy(update={"name": "coach", "tree_hash": "c" * 64})
+    sealed = {
+        "name": "both",
+        "seeds": (1,),
+        "clients": (client.model_copy(update={"tree_hash": "f" * 64}), other),
+        "evaluator": evaluator.model_copy(update={"artifact": judge}),
+    }
+    both = plain.model_copy(update=sealed)
+    lone = plain.model_copy(update={"name": "lone", "seeds": (1,), "clients": (other,)})
+    made = store.add_stage(study.campaign_id, "fine", {}, [(both, first), (lone, coach)], 1000.0)
+    for row in store.blueprints(study.campaign_id, made.id):
+        store.review(row.id, row.content_hash, ReviewStatus.APPROVED, "ada", "", 1000.0)
+        store.ensure_runs(row.id)
+    run = next(r for r in study.runs() if store.blueprint(r.blueprint_id).name == "both")
+    store.queue_attempt(run.id, 1000.0)
+    reply = await study.worker("claim", {"worker_id": "w1", "free_slots": 1, "wait_s": 0})
+    spec = reply.json()["attempt"]
+    assert spec["client_artifact"] == first
+    assert spec["artifacts"] == {"evaluator": judge, "client:coach": coach}
+    headers = {"Authorization": "Bearer worker-token"}
+    found = [
+        (await study.http.get(f"/worker/v1/artifacts/{sha}", headers=headers)).content
+        for sha in (first, coach, judge)
+    ]
+    assert found == [b"first", b"coach", b"judge"]
