@@ -92,7 +92,7 @@ def show(blueprint: BlueprintArgument, as_json: JsonOption = False) -> None:
     from a3r.hub.client import segment
 
     with reported(as_json=as_json), hub() as client:
-        body = client.get(f"blueprints/{segment(blueprint)}")
+        body = client.get(f"blueprints/{segment(blueprint, slashes=True)}")
         emit(body, blueprint_screen(body), as_json=as_json)
 
 
@@ -214,4 +214,4 @@ def _send(client: HubClient, blueprint: str | None, stage: str | None, body: Jso
 
     if stage is not None:
         return client.post(f"campaigns/{segment(stage)}/review", body)
-    return client.post(f"blueprints/{segment(blueprint or '')}/review", body)
+    return client.post(f"blueprints/{segment(blueprint or '', slashes=True)}/review", body)

@@ -46,7 +46,7 @@ def diff(
     from a3r.hub.client import segment
 
     with reported(as_json=as_json), hub() as client:
-        body = client.get(f"revisions/{segment(blueprint)}")
+        body = client.get(f"revisions/{segment(blueprint, slashes=True)}")
         known = {r["ordinal"]: r for r in body["revisions"]}
         number = revision or max(known, default=0)
         if number not in known:
@@ -68,7 +68,7 @@ def decide(blueprint: str, revision: int, verdict: ReviewStatus, *, as_json: boo
     state = RevisionState.APPROVED if approved else RevisionState.REJECTED
     with hub() as client:
         body: Json = {"revision": revision, "verdict": state.value, "by": getpass.getuser()}
-        done = client.post(f"revisions/{segment(blueprint)}", body)
+        done = client.post(f"revisions/{segment(blueprint, slashes=True)}", body)
         line = f"{done['blueprint']}: revision {done['revision']} {done['state']}"
         emit(done, [line], as_json=as_json)
 

@@ -26,6 +26,7 @@ RunArgument = Annotated[
         metavar="RUN", help="Id, part of an id, label ('s1-b16 seed 3'), or blueprint with one run."
     ),
 ]
+OVER = ("succeeded", "failed", "cancelled")
 FOLLOW_S = 0.5
 REASON_LENGTH = 80
 CHUNK = 1 << 18
@@ -223,16 +224,19 @@ def retry(run: RunArgument, as_json: JsonOption = False) -> None:
 
 def cancel(run: RunArgument, as_json: JsonOption = False) -> None:
     """End a run: an attempt under way is stopped by its worker. One that has ended stays as it is."""
-    _steer(run, "cancel", "told to end", as_json=as_json)
+    _steer(run, "cancel", "told to end", ended="it had ended before", as_json=as_json)
 
 
-def _steer(run: str, verb: str, done: str, *, as_json: bool) -> None:
+def _steer(run: str, verb: str, done: str, *, ended: str = "", as_json: bool) -> None:
+    """``ended``: what is said instead of ``done`` of a run that was over already."""
     from a3r.hub.client import segment
 
     with reported(as_json=as_json), hub() as client:
-        body = client.post(f"runs/{segment(run)}/{verb}")
+        before = client.get(f"runs/{segment(run)}")
+        body = client.post(f"runs/{segment(before['id'])}/{verb}")
         last = body["attempts"][-1]["state"] if body["attempts"] else "no attempt"
-        line = f"{body['id']} ({body['label']}): {done}; now {body['state']}, {last}"
+        said = ended if ended and before["state"] in OVER else done
+        line = f"{body['id']} ({body['label']}): {said}; now {body['state']}, {last}"
         emit(body, [line], as_json=as_json)
 
 

@@ -50,7 +50,10 @@ def ask(client: HubClient, attempt_id: str, kind: str, **what: Any) -> Json:
             hint="'a3r worker list' shows when it was last heard; what has arrived is in 'a3r run logs'.",
         )
     if "error" in result:
-        raise NotFound(f"The worker of {attempt_id} says: {printable(str(result['error']))}")
+        raise NotFound(
+            f"The worker of {attempt_id} says: {printable(str(result['error']))}",
+            hint="'a3r run show' lists the attempt's logs; its episodes can be read while its server runs.",
+        )
     return result
 
 

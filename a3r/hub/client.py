@@ -12,7 +12,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from a3r.core import errors as error_module
-from a3r.core.errors import A3RError, HubUnreachable
+from a3r.core.errors import A3RError, HubUnreachable, NotFound
 from a3r.hub.ready import ReadyRecord
 from a3r.hub.refusals import RequestInvalid
 from a3r.hub.tokens import HubTokens
@@ -20,6 +20,7 @@ from a3r.hub.tokens import HubTokens
 Json = dict[str, Any]
 
 TIMEOUT_S = 30.0
+LONGEST_NAME = 300
 
 
 class HubClient:
@@ -157,7 +158,17 @@ def connect(ready: ReadyRecord, tokens: HubTokens) -> HubClient:
     return HubClient(ready.url, tokens.admin)
 
 
-def segment(text: str) -> str:
-    """``text`` as one segment of a path: slashes and other special characters quoted."""
+def segment(text: str, *, slashes: bool = False) -> str:
+    """``text`` as one segment of a path, special characters quoted. ``slashes``: the route takes ``campaign/name`` as one.
+
+    Raises:
+        NotFound: nothing could have this name: the hub's router would see another path, and answer in its own words.
+    """
+    if not text.strip() or len(text) > LONGEST_NAME or ("/" in text and not slashes):
+        shown = text if len(text) <= LONGEST_NAME else f"{text[:60]}..."
+        raise NotFound(
+            f"Nothing is named {shown!r}.",
+            hint="Ids and names are short and hold no slash; the noun's 'list' command shows them.",
+        )
     # A command line may hold bytes that are no text; they name nothing, and the hub says so.
     return quote(text, safe="", errors="replace")

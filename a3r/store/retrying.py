@@ -41,7 +41,10 @@ class RetryBook(Book):
             stage = fetch(session, StageTable, record.stage_id, "stage")
             campaign = fetch(session, CampaignTable, run.campaign_id, "campaign")
             if run.state not in WITHOUT_RESULT:
-                raise Conflict(f"run {run_id!r} is {run.state}; only what ended can be retried")
+                raise Conflict(
+                    f"run {run_id!r} is {run.state}; only what ended without a result is tried again",
+                    hint="more results of a blueprint are more seeds, in the goal",
+                )
             if campaign.state in OVER or stage.state in DECIDED:
                 what = (
                     "its campaign is over" if campaign.state in OVER else "its stage was analysed"

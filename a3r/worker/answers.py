@@ -17,10 +17,11 @@ from a3r.worker.prepare import admin_token
 from a3r.worker.processes import read_json
 from a3r.worker.redaction import Redactor, redactor_of
 from swarm.client import SwarmClient
-from swarm.protocol.errors import SwarmError
+from swarm.protocol.errors import ServerUnreachable, SwarmError
 
 MOST_BYTES = 4 * 2**20
 TRACE_DEADLINE_S = 5.0
+GONE = "the attempt's server does not run (any more); what it knew is in its journal, in the attempt's folder"
 
 
 class LogRange(BaseModel):
@@ -55,16 +56,25 @@ def answer(
         redactor = redactor_of(folder, environ or {})
         result = kinds[command.kind](folder, command.args, redactor)
     except (A3RError, SwarmError, OSError, ValueError, KeyError) as error:
-        said = f"{type(error).__name__}: {error}"[:2000]
-        if isinstance(error, ValidationError):
-            said = "; ".join(e["msg"] for e in error.errors(include_url=False))
-        return CommandAnswer(worker_id=worker_id, ok=False, result={"error": said})
+        return CommandAnswer(worker_id=worker_id, ok=False, result={"error": _words(error)})
     return CommandAnswer(worker_id=worker_id, ok=True, result=result)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ServerUnreachable):
+        return GONE
+    if isinstance(error, ValidationError):
+        said = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        return "; ".join(said)[:2000]
+    return f"{type(error).__name__}: {error}"[:2000]
 
 
 def _log(folder: AttemptFolder, args: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     asked = LogRange.model_validate(args)
     path = folder.log(asked.name)
+    if not path.is_file():
+        there = ", ".join(sorted(p.stem for p in path.parent.glob("*.log"))) or "none yet"
+        raise FileNotFoundError(f"the attempt has no log {asked.name!r}; its logs: {there}")
     size = path.stat().st_size
     begin = max(0, size + asked.offset) if asked.offset < 0 else min(asked.offset, size)
     data = redactor.read(path, begin, asked.limit, everything=False)
@@ -74,9 +84,7 @@ def _log(folder: AttemptFolder, args: dict[str, Any], redactor: Redactor) -> dic
 def _trace(folder: AttemptFolder, args: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     """Of the server that has the episode; a swarm's episodes have ids of their own."""
     asked = TraceOf.model_validate(args)
-    error: Exception = FileNotFoundError(
-        "the attempt's server does not run; its journal is in the folder"
-    )
+    error: Exception = FileNotFoundError(GONE)
     for path in sorted(folder.path.glob("ready*.json")):
         member = Member(folder, path.stem.removeprefix("ready").removeprefix("-"))
         ready = read_json(member.ready_file)

@@ -6,6 +6,7 @@ import pytest
 
 from a3r.cli.run_remote import WAIT_S, ask, attempt_of, remote_pages, trace_lines
 from a3r.core.errors import HostError, NotFound
+from a3r.hub.client import segment
 
 LOG = b"0123456789" * 3
 
@@ -29,10 +30,22 @@ class Asked:
 @pytest.mark.parametrize("offset", [0, 7, -12, -99, 30])
 def test_a_log_is_put_together_from_pages(offset):
     client = Asked()
-    found = remote_pages(client, "a/1", "server", offset)
+    found = remote_pages(client, "a-1", "server", offset)
     begin = max(0, len(LOG) + offset) if offset < 0 else offset
     assert found == {"name": "server", "offset": begin, "size": 30, "data": LOG[begin:]}
-    assert set(client.paths) == {"attempts/a%2F1/ask"}
+    assert set(client.paths) == {"attempts/a-1/ask"}
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/b", "../x", "x" * 5000])
+def test_what_can_be_no_name_is_refused_before_a_router_sees_it(name):
+    with pytest.raises(NotFound, match="Nothing is named") as refused:
+        segment(name)
+    assert len(str(refused.value)) < 500
+    assert "list" in refused.value.hint
+
+
+def test_a_blueprint_is_named_with_its_campaign():
+    assert segment("study/s1-b2", slashes=True) == "study%2Fs1-b2"
 
 
 def test_a_refusal_and_a_silence_are_told_apart_and_escapes_do_no_harm():
