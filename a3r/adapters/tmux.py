@@ -51,6 +51,13 @@ class TmuxTerminal:
         except (LibTmuxException, OSError, ValueError) as error:
             self._failed(f"{type(error).__name__}: {error}")
 
+    def has_session(self, session: str) -> bool:
+        """Whether the session is there; False too when tmux does not answer."""
+        try:
+            return self._server().cmd("has-session", target=f"={session}").returncode == 0
+        except (LibTmuxException, OSError, ValueError):
+            return False
+
     def attach_argv(self, session: str) -> list[str]:
         """The command that a person runs to attach."""
         return ["tmux", "-L", self._socket, "attach-session", "-t", f"={session}"]

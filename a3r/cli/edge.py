@@ -115,8 +115,9 @@ def hub() -> Generator[HubClient]:
 
 
 def table(rows: Iterable[Iterable[object]], header: Iterable[str]) -> list[str]:
-    """Align columns by their widest cell; None is shown as ``-``."""
-    cells = [list(header), *[["-" if c is None else str(c) for c in row] for row in rows]]
+    """Align columns by their widest cell; None is shown as ``-``, and a cell with several lines in one."""
+    shown = [["-" if c is None else " ".join(str(c).splitlines()) for c in row] for row in rows]
+    cells = [list(header), *shown]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     return [
         "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells

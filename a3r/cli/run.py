@@ -91,7 +91,12 @@ def show(run: RunArgument, as_json: JsonOption = False) -> None:
 
 def logs(
     run: RunArgument,
-    name: Annotated[str, typer.Option(help="server, client, evaluator or supervisor.")] = "client",
+    name: Annotated[
+        str,
+        typer.Option(
+            help="client, server, evaluator, environment, server-NAME, steps-NAME; 'run show' lists them."
+        ),
+    ] = "client",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
     attempt: Annotated[
         int | None, typer.Option(min=1, help="Which attempt; default: the last.")

@@ -32,12 +32,17 @@ def attach_to(session: str, *, instead: str) -> None:
     """Replace this process by tmux, attached to ``session``; never returns.
 
     Raises:
-        HostError: there is no tmux here, or nobody sits at this terminal; the hint says how else to look.
+        HostError: there is no tmux here, or not this session, or nobody sits at this terminal; the hint says how else to look.
     """
     terminal = terminal_or_none()
     if terminal is None:
         raise HostError("There is no tmux on this host.", hint=f"Look with: {instead}")
     argv = terminal.attach_argv(session)
+    if not terminal.has_session(session):
+        raise HostError(
+            "The run's tmux windows are gone (somebody ended them, or tmux came after the run began); the run goes on without.",
+            hint=f"Look with: {instead}",
+        )
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise HostError(
             "Attaching needs a terminal.",

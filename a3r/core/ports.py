@@ -52,6 +52,10 @@ class Terminal(Protocol):
         """Close the session's windows; a missing session is fine."""
         ...
 
+    def has_session(self, session: str) -> bool:
+        """Whether there is something to attach to."""
+        ...
+
     def attach_argv(self, session: str) -> list[str]:
         """The command that a person runs to attach."""
         ...

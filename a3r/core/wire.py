@@ -5,14 +5,21 @@ Worker and leader meet only here. Unknown fields are tolerated; every write carr
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from a3r.core.types import AttemptState, FailureClass, WorkerState
 
 PROTOCOL = 1
 """Of ``/worker/v1``; a worker that speaks another is refused when it registers, in words."""
+
+
+WorkerId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,99}$")]
+"""It is printed in tables and stands in paths."""
+Word = Annotated[str, Field(min_length=1, max_length=100)]
+LAST_SECOND = 253_402_300_799.0
+"""Of the year 9999: no later time can be written as a date."""
 
 
 class Message(BaseModel):
@@ -24,8 +31,8 @@ class Message(BaseModel):
 class WorkerRegistration(Message):
     """``POST /worker/v1/register``. Safe to repeat; the same id is the same worker restarted."""
 
-    worker_id: str
-    host: str
+    worker_id: WorkerId
+    host: str = Field(pattern=r"^[^\x00-\x1f\x7f]{1,255}$")
     pid: int
     slots: int = Field(ge=0)
     """Attempts at once; a person can set it, the default is the number of CPU cores (at least 1) or GPUs."""
@@ -35,6 +42,15 @@ class WorkerRegistration(Message):
     pool: str = ""
     """The pool that asked for this worker, with ``pool_job``; empty: a person or the daemon started it."""
     pool_job: str = ""
+
+    @field_validator("inventory")
+    @classmethod
+    def _gpus_are_a_list(cls, value: dict[str, Any]) -> dict[str, Any]:
+        gpus: Any = value.get("gpus") or []
+        listed = isinstance(gpus, list)
+        if not (listed and all(isinstance(gpu, dict) for gpu in cast("list[Any]", gpus))):
+            raise ValueError("'gpus' is a list with an object for each GPU")
+        return value
 
 
 class WorkerWelcome(Message):
@@ -62,7 +78,7 @@ class EnlistReply(Message):
 class ClaimRequest(Message):
     """``POST /worker/v1/claim``: long-polled up to ``wait_s`` seconds."""
 
-    worker_id: str
+    worker_id: WorkerId
     free_slots: int
     wait_s: float = 10.0
     free_gpus: list[int] = Field(default_factory=list[int])
@@ -120,7 +136,7 @@ class AttemptReport(Message):
 class HeartbeatRequest(Message):
     """``POST /worker/v1/heartbeat``: renews the leases of the attempts listed; held up to ``wait_s`` for commands."""
 
-    worker_id: str
+    worker_id: WorkerId
     attempts: list[AttemptReport]
     wait_s: float = 0.0
     trouble: str = ""
@@ -151,11 +167,11 @@ class HeartbeatReply(Message):
 class EventReport(Message):
     """One event of an attempt; ``seq`` counts from 0 per attempt and makes a repeat harmless."""
 
-    seq: int
-    at: float
-    actor: str
+    seq: int = Field(ge=0)
+    at: float = Field(ge=0, le=LAST_SECOND)
+    actor: Word
     """``worker``, ``server``, ``client``, ``evaluator``."""
-    kind: str
+    kind: Word
     """e.g. ``process_started``, ``process_exited``, ``client_restarted``, ``first_step``, ``deviation``."""
     data: dict[str, Any] = Field(default_factory=dict[str, Any])
 
@@ -207,7 +223,7 @@ class LogChunk(Message):
 
     fencing_token: int
     name: str
-    """``server``, ``client``, ``evaluator``, ``supervisor``."""
+    """``server``, ``client``, ``evaluator``, ``environment``, ``server-<name>``, ..."""
     offset: int
     data_b64: str
 

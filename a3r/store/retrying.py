@@ -41,9 +41,10 @@ class RetryBook(Book):
             stage = fetch(session, StageTable, record.stage_id, "stage")
             campaign = fetch(session, CampaignTable, run.campaign_id, "campaign")
             if run.state not in WITHOUT_RESULT:
+                live = run.state in (RunState.PENDING.value, RunState.ACTIVE.value)
                 raise Conflict(
                     f"run {run_id!r} is {run.state}; only what ended without a result is tried again",
-                    hint="more results of a blueprint are more seeds, in the goal",
+                    hint=f"`a3r run cancel {run_id}` ends it" if live else "it has its result",
                 )
             if campaign.state in OVER or stage.state in DECIDED:
                 what = (

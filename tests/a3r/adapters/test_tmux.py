@@ -47,7 +47,9 @@ def test_windows_show_the_processes_with_a_history_fixed_before_the_pane(socket,
     folder = tmp_path / "mit Leerzeichen é;"
     folder.mkdir()
     launcher = Launcher(TmuxTerminal(socket), os.environ)
+    assert not TmuxTerminal(socket).has_session("a3r-0000001")
     process = start(launcher, folder, nonce, SLOW_TALK)
+    assert TmuxTerminal(socket).has_session("a3r-0000001")
     other = start(launcher, folder, nonce, SLOW_TALK, "server.1")
     until(lambda: process.state() is other.state() is ProcessState.RUNNING)
     session = Server(socket_name=socket).sessions.get(session_name="a3r-0000001")
