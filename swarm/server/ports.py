@@ -126,6 +126,10 @@ class TrainRow(msgspec.Struct):
     """Per trained token, the policy version that sampled it (asynchronous mode); empty = not told."""
     replays: list[SpanSampling] = []
     """One a span, how it was sampled beyond temperature; empty = plainly. The loss needs the distribution that was sampled from."""
+    agent: str = ""
+    """Whose calls these are; a row is of one agent."""
+    reward: float = 0.0
+    """What the agent got in the episode, for an engine that computes advantages of its own (``verl.adv_estimator``)."""
 
 
 class TrainBatch(msgspec.Struct, tag="train"):

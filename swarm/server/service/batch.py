@@ -158,7 +158,8 @@ def _row(
     choices: Mapping[int, TokenChoices],
 ) -> TrainRow:
     calls = member.calls
-    own = advantage.get(calls[row.call_indices[0]].agent, 0.0)  # a row is of one agent
+    agent = calls[row.call_indices[0]].agent  # a row is of one agent
+    own = advantage.get(agent, 0.0)
     told = [choices.get(i, NO_CHOICE) for i in row.call_indices]
     made = TrainRow(
         key=f"{member.group_id}/{member.repeat_index:04d}/{index:04d}",
@@ -168,6 +169,8 @@ def _row(
         logprobs=row.logprobs,
         advantage=own,
         weight=0.0,
+        agent=agent,
+        reward=reward_of(member, agent) or 0.0,
     )
     made.replays = replays_of(row, calls)
     if any(choice.advantages for choice in told):

@@ -93,6 +93,9 @@ def test_each_agent_has_its_own_baseline_and_its_own_rows():
     rows = {tuple(row.ids[2:]): row.advantage for row in found.rows}
     assert rows == {(10, 11): 0.5, (12,): -2.0, (13,): -0.5, (14,): 2.0}
     assert {row.weight for row in found.rows} == {1 / 5}
+    told = {tuple(row.ids[2:]): (row.agent, row.reward) for row in found.rows}
+    assert told[10, 11] == ("seer", 1.0)
+    assert told[14,] == ("wolf", 4.0)
     stats = found.groups[0]
     assert stats.rewards == [None, None]
     assert stats.agents["seer"].advantages == [0.5, -0.5]
