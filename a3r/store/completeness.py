@@ -47,14 +47,19 @@ def last_step(blueprint: Blueprint, summary: dict[str, Any]) -> int:
     planned = blueprint.servers[0].train.stop_at_step
     stopped = summary.get("stopped_at")
     allowed = any(rule.outcome == "stop" for rule in blueprint.stop_rules)
-    return min(planned, stopped) if allowed and isinstance(stopped, int) else planned
+    early = allowed and isinstance(stopped, int) and stopped >= 1
+    return min(planned, stopped) if early else planned
 
 
 def _missing_steps(steps: Sequence[int], last: int) -> list[str]:
-    absent = sorted(set(range(1, last + 1)) - set(steps))
-    if not absent:
-        return []
-    return [f"{len(absent)} of {last} steps have no record (first: {absent[0]})"]
+    planned, there = set(range(1, last + 1)), set(steps)
+    absent, beyond = sorted(planned - there), sorted(there - planned)
+    found: list[str] = []
+    if absent:
+        found.append(f"{len(absent)} of {last} steps have no record (first: {absent[0]})")
+    if beyond:  # a report of such a run would not verify
+        found.append(f"there are records of steps that are not 1 to {last} (first: {beyond[0]})")
+    return found
 
 
 def _faults(found: EvalRound, blueprint: Blueprint) -> list[str]:

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from a3r.blueprints.model import StopRule
 from a3r.core.errors import Conflict
 from a3r.core.types import AttemptState, FailureClass, RunState
 from a3r.core.wire import EvalItem
+from a3r.store.completeness import last_step
 from a3r.store.store import Store
 
 
@@ -15,6 +17,11 @@ def _drop_step(study: Any, attempt: Any) -> None:
     study.store.add_steps(attempt.id, token, [{"step": 1}, {"step": 3}])
     for name in ("initial", "final"):
         study.store.add_eval_round(attempt.id, token, study.round(token, name))
+
+
+def _stray_step(study: Any, attempt: Any) -> None:
+    _rounds(study, attempt)
+    study.store.add_steps(attempt.id, attempt.fencing_token, [{"step": 10**12}])
 
 
 def _rounds(study: Any, attempt: Any, **final: Any) -> None:
@@ -34,6 +41,7 @@ def _items(*rewards: float | None, version: int = 3) -> list[EvalItem]:
 
 INCOMPLETE: dict[str, Any] = {
     "1 of 3 steps have no record": _drop_step,
+    "not 1 to 3 .first: 1000000000000": _stray_step,
     "'final' is missing": lambda s, a: _rounds(s, a, there=False),
     "has 1 of 2 items": lambda s, a: _rounds(s, a, items=_items(1.0)),
     "1 items without a score": lambda s, a: _rounds(s, a, items=_items(1.0, None)),
@@ -74,6 +82,14 @@ def test_a_success_without_complete_evidence_is_refused(
     assert store.attempt(attempt.id).state is AttemptState.LEASED
     assert store.run(attempt.run_id).accepted_attempt is None
     assert study.finish(attempt, "failed").state is AttemptState.FAILED
+
+
+@pytest.mark.parametrize("stopped", [0, -5, "2", None, 99])
+def test_an_early_end_that_is_no_step_frees_from_nothing(study: Any, stopped: Any) -> None:
+    rule = StopRule(metric="entropy", when="below", value=0.1)
+    ruled = study.blueprint("b16").model_copy(update={"stop_rules": (rule,)})
+    assert last_step(ruled, {"stopped_at": stopped}) == 3
+    assert last_step(ruled, {"stopped_at": 2}) == 2
 
 
 def test_a_result_of_another_seed_is_refused(study: Any, store: Store) -> None:
