@@ -17,7 +17,7 @@ from swarm.server.keys import Tokens
 from swarm.server.ports import Engine
 from swarm.server.routes.app import create_app
 from swarm.server.service.service import LEASE_S, SwarmService
-from swarm.testing.toy_engine import ToyFleet
+from swarm.testing import engines
 
 START_S = 10.0
 
@@ -45,15 +45,15 @@ def live_server(
 
     Args:
         state_dir: journal, checkpoints and tokens.
-        fleet: makes engines; a ``ToyFleet`` by default.
+        fleet: makes engines; by default a ``ToyFleet``, or who lends (``swarm.testing.engines``).
         resume: read the journal and boot.
         port: 0 = any free one.
         lease_s: of registered clients.
     """
-    engines = fleet or ToyFleet()
+    made = fleet or engines.fleet()
     tokens = Tokens.load(state_dir)
     with socket.create_server(("127.0.0.1", port)) as listener:
-        thread = _ServerThread(state_dir, engines, tokens, listener, resume=resume, lease_s=lease_s)
+        thread = _ServerThread(state_dir, made, tokens, listener, resume=resume, lease_s=lease_s)
         thread.start()
         try:
             thread.wait_until_listening()
@@ -61,7 +61,7 @@ def live_server(
             # A router is built when a request first gets to it, with warnings filtered for the whole process: servers in
             # threads must not do that at the same time. A path that nobody serves gets to all of them.
             urllib3.request("GET", f"{url}/nowhere", timeout=START_S, retries=False)
-            yield LiveServer(url, tokens, state_dir, engines)
+            yield LiveServer(url, tokens, state_dir, made)
         finally:
             thread.end()
 

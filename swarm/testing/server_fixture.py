@@ -1,4 +1,4 @@
-"""A service on a toy engine, and workers that play its episodes without HTTP."""
+"""A service on a toy engine (or a lent one, see ``swarm.testing.engines``), and workers that play its episodes without HTTP."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from swarm.protocol.episodes import FinishReply, FinishRequest, Grant, GrantRequ
 from swarm.protocol.errors import EpisodeGone
 from swarm.protocol.states import EpisodeKind, GrantOutcome
 from swarm.server.keys import Tokens
+from swarm.server.ports import Engine
 from swarm.server.service.calls import ChatCall, ChatReply
 from swarm.server.service.clock import Clock
 from swarm.server.service.episodes import Episode
 from swarm.server.service.service import SwarmService
-from swarm.testing.toy_engine import ToyFleet
+from swarm.testing import engines
 
 Reward = Callable[[Grant, list[ChatReply]], float]
 BASE_URL = "http://test"
@@ -29,7 +30,7 @@ async def toy_service(
     state_dir: Path,
     config: TrainConfig | None = None,
     *,
-    fleet: ToyFleet | None = None,
+    fleet: Callable[[str], Engine] | None = None,
     clock: Clock | None = None,
     resume: bool = False,
 ) -> AsyncIterator[SwarmService]:
@@ -39,7 +40,7 @@ async def toy_service(
     """
     service = await SwarmService.open(
         state_dir=state_dir,
-        engine_factory=fleet or ToyFleet(),
+        engine_factory=fleet or engines.fleet(),
         tokens=Tokens.load(state_dir),
         clock=clock,
         resume=resume,

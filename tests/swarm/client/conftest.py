@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from swarm.client import AsyncSwarmClient, SwarmClient
+from swarm.testing.engines import engine_name
 from swarm.testing.live_server import LiveServer, live_server
 
 
@@ -17,7 +18,7 @@ from swarm.testing.live_server import LiveServer, live_server
 def small() -> dict[str, Any]:
     """A training config of three steps of two groups of two."""
     return {
-        "engine": "toy",
+        "engine": engine_name(),
         "stop_at_step": 3,
         "batch": {"tasks": 2, "repeat": 2, "drain_deadline_s": 0.2},
     }

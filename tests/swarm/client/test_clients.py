@@ -11,6 +11,8 @@ from swarm.protocol.errors import AuthError, ConfigError, EpisodeGone, RewardErr
 from swarm.protocol.states import EngineState, EpisodeState, Role
 from swarm.testing.live_server import LiveServer
 
+pytestmark = pytest.mark.every_engine
+
 HELLO = [{"role": "user", "content": "Compute 1+2."}]
 
 

@@ -12,6 +12,8 @@ from swarm.protocol.errors import EpisodeGone, RewardError, StateError, TokensEr
 from swarm.protocol.states import FateReason, TokenFate
 from swarm.testing.live_server import LiveServer
 
+pytestmark = pytest.mark.every_engine
+
 HELLO = [{"role": "user", "content": "Compute 1+2."}]
 
 

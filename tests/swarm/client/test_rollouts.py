@@ -38,6 +38,7 @@ async def ask(episode: AsyncEpisode, task: Task) -> float:
     return float(episode.grant.repeat_index)
 
 
+@pytest.mark.every_engine
 async def test_training_runs_to_its_end_with_exactly_the_episodes_it_needs(
     async_client: AsyncSwarmClient,
 ) -> None:
@@ -69,6 +70,7 @@ async def test_the_same_seeds_choose_the_same_tasks_and_weights(
     assert set(seen[0][1].values()) == {2}
 
 
+@pytest.mark.every_engine
 async def test_a_raising_task_is_counted_and_the_rest_go_on(
     async_client: AsyncSwarmClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +117,7 @@ async def test_an_agent_without_a_reward_fails(async_client: AsyncSwarmClient) -
         await run_episodes_async(TASKS, forgets, client=async_client, max_consecutive_failures=3)
 
 
+@pytest.mark.every_engine
 async def test_an_agent_that_hangs_is_given_up(async_client: AsyncSwarmClient) -> None:
     async def hangs(episode: AsyncEpisode, task: Task) -> float:
         await asyncio.Event().wait()
@@ -126,6 +129,7 @@ async def test_an_agent_that_hangs_is_given_up(async_client: AsyncSwarmClient) -
         )
 
 
+@pytest.mark.every_engine
 async def test_no_more_than_parallel_agents_run_at_once(async_client: AsyncSwarmClient) -> None:
     running, most = 0, 0
 
@@ -143,6 +147,7 @@ async def test_no_more_than_parallel_agents_run_at_once(async_client: AsyncSwarm
     assert 1 < most <= 3
 
 
+@pytest.mark.every_engine
 async def test_until_step_stops_early_and_on_step_sees_each_step(
     async_client: AsyncSwarmClient,
 ) -> None:
@@ -153,6 +158,7 @@ async def test_until_step_stops_early_and_on_step_sees_each_step(
     assert (run.ended, run.steps, seen) == ("until_step", [0, 1], [0, 1, 2])
 
 
+@pytest.mark.every_engine
 async def test_an_agent_may_finish_or_abort_by_itself(async_client: AsyncSwarmClient) -> None:
     aborted: set[str] = set()
 
@@ -167,6 +173,7 @@ async def test_an_agent_may_finish_or_abort_by_itself(async_client: AsyncSwarmCl
     assert (run.finished, run.aborted, run.failed) == (12, len(aborted), 0)
 
 
+@pytest.mark.every_engine
 def test_a_plain_function_plays_in_threads(client: SwarmClient) -> None:
     threads: set[str] = set()
 
@@ -180,6 +187,7 @@ def test_a_plain_function_plays_in_threads(client: SwarmClient) -> None:
     assert threads == {"swarm-agent"}
 
 
+@pytest.mark.every_engine
 async def test_an_offline_server_is_an_error_that_says_what_to_do(server: LiveServer) -> None:
     async with AsyncSwarmClient(server.url, server.tokens.client) as client:
         with pytest.raises(StateError, match="OFFLINE") as caught:
@@ -234,6 +242,7 @@ def length(task: Task, trace: EpisodeTrace) -> float:
     return float(len(trace.calls[0].sampled_ids))
 
 
+@pytest.mark.every_engine
 async def test_an_eval_scores_every_item_from_the_trace(async_client: AsyncSwarmClient) -> None:
     report = await run_eval_async(
         TASKS[:5], ask, client=async_client, scorer=length, repeat=2, parallel=3
@@ -246,6 +255,7 @@ async def test_an_eval_scores_every_item_from_the_trace(async_client: AsyncSwarm
     assert (await async_client.pool()).episodes_finished == 0
 
 
+@pytest.mark.every_engine
 async def test_a_failed_eval_item_is_missing_and_not_zero(async_client: AsyncSwarmClient) -> None:
     async def picky(episode: AsyncEpisode, task: Task) -> float:
         if task.task_id == "t1":
@@ -259,6 +269,7 @@ async def test_a_failed_eval_item_is_missing_and_not_zero(async_client: AsyncSwa
     assert report.records[1].score is None
 
 
+@pytest.mark.every_engine
 async def test_an_eval_of_a_step_that_has_passed_is_missing_at_once(
     async_client: AsyncSwarmClient,
 ) -> None:
@@ -268,6 +279,7 @@ async def test_an_eval_of_a_step_that_has_passed_is_missing_at_once(
     assert "passed" in report.records[0].why_missing
 
 
+@pytest.mark.every_engine
 def test_a_synchronous_eval_needs_no_loop(client: SwarmClient) -> None:
     report = run_eval(TASKS[:2], ask, client=client, scorer=length)
     assert report.completed == 2

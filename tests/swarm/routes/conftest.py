@@ -10,7 +10,7 @@ from swarm.server.keys import Tokens
 from swarm.server.routes.app import create_app
 from swarm.server.serve import listening
 from swarm.server.service.service import SwarmService
-from swarm.testing import ToyFleet, retry_until
+from swarm.testing import ToyFleet, engines, retry_until
 
 
 @dataclass
@@ -48,7 +48,7 @@ def user(text):
 
 @pytest.fixture
 async def offline(tmp_path):
-    tokens, fleet = Tokens.mint(), ToyFleet()
+    tokens, fleet = Tokens.mint(), engines.fleet()
     service = await SwarmService.open(
         state_dir=tmp_path, engine_factory=fleet, tokens=tokens, resume=False
     )
@@ -59,7 +59,9 @@ async def offline(tmp_path):
 @pytest.fixture
 async def rig(offline):
     batch = BatchConfig(tasks=2, repeat=2)
-    await offline.service.configure(TrainConfig(engine="toy", batch=batch, stop_at_step=3))
+    await offline.service.configure(
+        TrainConfig(engine=engines.engine_name(), batch=batch, stop_at_step=3)
+    )
     await offline.service.start()
     return offline
 

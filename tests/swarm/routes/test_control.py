@@ -4,6 +4,7 @@ import pytest
 
 from swarm.protocol.config import TrainConfig
 from swarm.testing import retry_until
+from swarm.testing.engines import engine_name
 
 
 async def test_health_needs_no_token_and_tells_no_more_than_that(offline):
@@ -69,6 +70,7 @@ async def test_the_engine_starts_and_stops_and_a_configuration_then_is_a_conflic
     assert (await offline.ask("POST", "/swarm/engine/stop", admin)).json()["state"] == "OFFLINE"
 
 
+@pytest.mark.every_engine
 async def test_a_dry_run_of_a_configuration_is_no_conflict(rig):
     admin = rig.tokens.admin
     body = (await rig.ask("GET", "/swarm/config", admin)).json() | {"seed": 5}
@@ -82,6 +84,7 @@ async def test_a_dry_run_of_a_configuration_is_no_conflict(rig):
     assert [c["who"] for c in changes] == ["a/b", "admin"]
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize(
     ("sent", "who"),
     [
@@ -93,7 +96,7 @@ async def test_a_dry_run_of_a_configuration_is_no_conflict(rig):
     ],
 )
 async def test_who_asks_is_a_printable_name_of_bounded_length(rig, sent, who):
-    body = TrainConfig(engine="toy", batch={"tasks": 2, "repeat": 2}, stop_at_step=7)
+    body = TrainConfig(engine=engine_name(), batch={"tasks": 2, "repeat": 2}, stop_at_step=7)
     await rig.ask(
         "PUT",
         "/swarm/config",
@@ -105,6 +108,7 @@ async def test_who_asks_is_a_printable_name_of_bounded_length(rig, sent, who):
     assert change["who"] == who
 
 
+@pytest.mark.every_engine
 async def test_a_controller_lease_that_another_client_holds_is_a_conflict(rig):
     admin = rig.tokens.admin
     for name, status in (("ann", 200), ("bob", 409), ("ann", 200)):
@@ -116,6 +120,7 @@ async def test_a_controller_lease_that_another_client_holds_is_a_conflict(rig):
     assert stop.json()["controller"] == "ann"
 
 
+@pytest.mark.every_engine
 async def test_status_waits_for_a_step_no_longer_than_asked(rig):
     answer = await rig.ask("GET", "/swarm/status?after_step=0&wait_s=0.05", rig.tokens.client)
     assert answer.json()["step"] == 0
@@ -125,6 +130,7 @@ async def test_status_waits_for_a_step_no_longer_than_asked(rig):
     assert "after_step" in wrong.json()["error"]["message"]
 
 
+@pytest.mark.every_engine
 async def test_a_client_registers_and_renews_its_lease(rig):
     key = rig.tokens.client
     lease = (await rig.ask("POST", "/swarm/clients", key, json={"client_id": "c1"})).json()
@@ -134,6 +140,7 @@ async def test_a_client_registers_and_renews_its_lease(rig):
     assert (await rig.ask("POST", "/swarm/clients/c2/heartbeat", key)).status_code == 404
 
 
+@pytest.mark.every_engine
 async def test_a_grant_names_the_address_that_the_client_dialled(rig):
     grant = await rig.grant(
         headers={"host": "tunnel.example:99", "x-forwarded-host": "evil.example"}
@@ -142,6 +149,7 @@ async def test_a_grant_names_the_address_that_the_client_dialled(rig):
     assert grant["base_url"] == "http://tunnel.example:99/v1"
 
 
+@pytest.mark.every_engine
 async def test_a_finish_is_answered_twice_alike(rig):
     grant = await rig.grant()
     path = f"/swarm/episodes/{grant['episode_id']}/finish"
@@ -153,6 +161,7 @@ async def test_a_finish_is_answered_twice_alike(rig):
     assert trace.json()["reward"] == 1
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize(
     "body", ['{"reward": NaN}', '{"reward": "NaN"}', '{"reward": Infinity}', '{"reward": 1e999}', "{}",
              '{"reward": 1, "metrics": {"m": NaN}}'],
@@ -166,6 +175,7 @@ async def test_a_reward_that_is_not_a_finite_number_is_422_and_the_episode_stays
     assert (await rig.ask("GET", path, rig.tokens.client)).json()["state"] == "open"
 
 
+@pytest.mark.every_engine
 async def test_an_unknown_episode_is_404(rig):
     for path in ("", "/trace"):
         assert (
@@ -177,6 +187,7 @@ async def test_an_unknown_episode_is_404(rig):
     assert answer.status_code == 404
 
 
+@pytest.mark.every_engine
 async def test_the_eval_token_cannot_train(rig):
     body = {"client_id": "ev", "kind": "train", "task_id": "t"}
     refused = await rig.ask("POST", "/swarm/episodes", rig.tokens.eval, json=body)
@@ -194,6 +205,7 @@ async def test_the_eval_token_cannot_train(rig):
     assert (await rig.grant("eval", rig.tokens.eval, "ev"))["outcome"] == "granted"
 
 
+@pytest.mark.every_engine
 async def test_a_client_cannot_touch_or_read_the_evaluators_episodes(rig):
     registered = await rig.ask(
         "POST", "/swarm/clients", rig.tokens.eval, json={"client_id": "ev", "role": "evaluator"}
@@ -209,6 +221,7 @@ async def test_a_client_cannot_touch_or_read_the_evaluators_episodes(rig):
     assert finished.json()["accepted"] is True
 
 
+@pytest.mark.every_engine
 async def test_the_evaluator_reads_and_closes_a_round(rig):
     own = await rig.grant("eval", rig.tokens.client)
     trace = await rig.ask("GET", f"/swarm/episodes/{own['episode_id']}/trace", rig.tokens.eval)
@@ -220,6 +233,7 @@ async def test_the_evaluator_reads_and_closes_a_round(rig):
     ).status_code == 403
 
 
+@pytest.mark.every_engine
 async def test_the_pool_metrics_and_gauges_are_read(rig):
     await rig.grant()
     pool = (await rig.ask("GET", "/swarm/pool", rig.tokens.client)).json()
@@ -230,6 +244,7 @@ async def test_the_pool_metrics_and_gauges_are_read(rig):
     assert 'swarm_engine_state{state="ROLLING"} 1.0\n' in gauges
 
 
+@pytest.mark.every_engine
 async def test_a_checkpoint_is_saved_and_listed(rig):
     saved = await rig.ask("POST", "/swarm/checkpoints", rig.tokens.admin)
     assert saved.status_code == 200, saved.text
@@ -295,6 +310,7 @@ def _references(node):
             yield from _references(value)
 
 
+@pytest.mark.every_engine
 async def test_events_arrive_as_they_happen(live):
     async with (
         live.client(live.tokens.admin) as http,
@@ -308,6 +324,7 @@ async def test_events_arrive_as_they_happen(live):
         assert first[2].startswith('data: {"seq":1')
 
 
+@pytest.mark.every_engine
 async def test_a_held_grant_is_given_up_when_its_asker_leaves(live):
     for task in "ab":
         for _ in range(2):

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.every_engine
+
 AGENT_TURN = {"messages": [{"role": "user", "content": "1+2="}], "max_tokens": 4}
 
 

@@ -48,6 +48,7 @@ async def test_a_call_is_answered_in_openais_words_and_captured(rig):
     assert call["reply"]["content"] == "3"
 
 
+@pytest.mark.every_engine
 async def test_the_key_may_come_by_header_or_url(rig):
     key = (await rig.grant())["api_key"]
     by_header = await rig.ask("POST", CHAT, headers={"x-api-key": key}, json=body())
@@ -57,6 +58,7 @@ async def test_the_key_may_come_by_header_or_url(rig):
     assert models.json()["data"][0]["id"] == by_url.json()["model"]
 
 
+@pytest.mark.every_engine
 async def test_a_tampered_key_is_401_and_not_quoted(rig):
     key = (await rig.grant())["api_key"]
     middle = len(key) // 2
@@ -66,6 +68,7 @@ async def test_a_tampered_key_is_401_and_not_quoted(rig):
     assert tampered not in answer.text
 
 
+@pytest.mark.every_engine
 async def test_a_token_that_has_no_power_here_is_403_and_the_hint_says_what_it_takes(rig):
     grant = await rig.grant()
     for token in (rig.tokens.admin, rig.tokens.client, rig.tokens.eval):
@@ -90,6 +93,7 @@ async def test_a_key_in_x_api_key_counts_also_beside_an_empty_bearer(rig):
     assert (await rig.ask("POST", CHAT, headers=headers, json=body())).status_code == 200
 
 
+@pytest.mark.every_engine
 async def test_an_ended_episode_is_410_which_no_sdk_retries(rig):
     grant = await rig.grant()
     await rig.ask(
@@ -103,6 +107,7 @@ async def test_an_ended_episode_is_410_which_no_sdk_retries(rig):
     assert streamed.status_code == 410
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_request_that_cannot_succeed_is_400_and_names_what_is_wrong(rig, stream):
     key = (await rig.grant())["api_key"]
@@ -122,6 +127,7 @@ async def test_a_request_that_cannot_succeed_is_400_and_names_what_is_wrong(rig,
     assert broken.json()["error"]["hint"]
 
 
+@pytest.mark.every_engine
 async def test_logprobs_and_token_ids_have_one_entry_a_token(rig):
     key = (await rig.grant())["api_key"]
     sent = body(logprobs=True, top_logprobs=1, return_token_ids=True)
@@ -209,6 +215,7 @@ async def test_the_openai_sdk_sees_the_same_answer_whole_and_streamed(live, repl
         assert whole[0] == reply
 
 
+@pytest.mark.every_engine
 async def test_the_openai_sdk_does_not_retry_an_ended_episode(live):
     grant = await live.grant()
     await live.ask(
@@ -237,6 +244,7 @@ async def test_the_clients_disconnect_aborts_the_generation(live, stream):
     assert (await live.ask("POST", CHAT, grant["api_key"], json=body())).status_code == 200
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_bias_is_applied_told_and_kept_in_the_trace(rig, stream):
     grant = await rig.grant()

@@ -184,6 +184,7 @@ def test_values_are_bounded_before_anything_is_parsed():
         check_size(b"," * 2_000_001)
 
 
+@pytest.mark.every_engine
 async def test_a_prompt_that_is_too_long_marks_the_episode(rig):
     grant = await rig.grant()
     body = {"messages": [{"role": "user", "content": "word " * 3000}]}

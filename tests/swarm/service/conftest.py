@@ -8,6 +8,7 @@ from swarm.protocol.config import (
     EvalGate,
     TrainConfig,
 )
+from swarm.testing.engines import engine_name
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def make_config():
 
     def make(**values) -> TrainConfig:
         values = {"tasks": 2, "repeat": 3, "stop_at_step": 2, "drain_deadline_s": 0.2} | values
-        body = {"engine": "toy"}
+        body = {"engine": engine_name()}
         for name, section in sections.items():
             own = {key: values.pop(key) for key in list(values) if key in section.model_fields}
             body[name] = section(**own)

@@ -15,6 +15,7 @@ from swarm.testing.server_fixture import ask, play, play_step, reply_to, take, t
 S = EngineState
 
 
+@pytest.mark.every_engine
 async def test_what_an_episode_sampled_before_a_stop_is_counted_as_dropped(tmp_path, make_config):
     config = make_config(tasks=1, repeat=2, stop_at_step=1)
     async with toy_service(tmp_path, config) as service:
@@ -98,6 +99,7 @@ async def test_tool_call_ids_of_two_conversations_in_one_episode_differ(tmp_path
         assert len(set(ids)) == 2
 
 
+@pytest.mark.every_engine
 async def test_ended_eval_episodes_do_not_pile_up_in_memory(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         service._core.book.keep = 3

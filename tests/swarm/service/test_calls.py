@@ -145,6 +145,7 @@ async def test_an_abort_ends_the_pending_call_with_episode_gone(tmp_path, make_c
             await asyncio.wait_for(running, 5)
 
 
+@pytest.mark.every_engine
 async def test_a_prompt_longer_than_the_context_is_refused(tmp_path, make_config):
     config = make_config(model={"max_model_len": 24})
     async with toy_service(tmp_path, config) as service:
@@ -155,6 +156,7 @@ async def test_a_prompt_longer_than_the_context_is_refused(tmp_path, make_config
             await reply_to(service, episode, call("1" * 30))
 
 
+@pytest.mark.every_engine
 async def test_megabytes_of_text_are_refused_before_they_are_encoded(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         episode = await opened(service)
@@ -163,6 +165,7 @@ async def test_megabytes_of_text_are_refused_before_they_are_encoded(tmp_path, m
         assert (await reply_to(service, episode, call("1"))).token_ids
 
 
+@pytest.mark.every_engine
 async def test_concurrent_calls_with_the_same_prompt_differ_and_do_not_depend_on_timing(
     tmp_path, make_config
 ):
@@ -237,6 +240,7 @@ async def ask_once(service, episode):
     return await reply_to(service, episode, call())
 
 
+@pytest.mark.every_engine
 async def test_two_episodes_never_see_each_others_calls(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         one, two = await take(service, "a"), await take(service, "b")

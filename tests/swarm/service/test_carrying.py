@@ -16,6 +16,8 @@ from swarm.server.service.groups import Pool
 from swarm.server.service.staleness import is_stale, oldest_version, staleness_fields
 from swarm.server.tracking.episode_tree import EpisodeTree
 
+pytestmark = pytest.mark.every_engine
+
 BATCH = BatchConfig(tasks=3, repeat=3, oversample=2.0)
 
 

@@ -50,6 +50,7 @@ async def test_each_choice_is_a_branch_of_its_own_that_trains(tmp_path, make_con
         assert set(metrics.tokens) == {"trained"}
 
 
+@pytest.mark.every_engine
 async def test_the_pieces_of_several_choices_add_up_to_each(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         episode = await opened(service)
@@ -62,6 +63,7 @@ async def test_the_pieces_of_several_choices_add_up_to_each(tmp_path, make_confi
         assert {n: reply.message["content"] for n, reply in finals.items()} == texts
 
 
+@pytest.mark.every_engine
 async def test_too_many_choices_for_the_episode_are_refused_before_anything_is_sampled(
     tmp_path, make_config
 ):
@@ -88,6 +90,7 @@ async def test_one_choice_that_fails_ends_the_others(tmp_path, make_config):
         await retry_until(lambda: not episode.pending)
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize(
     ("rule", "temperature", "trained"),
     [("default_temperature", 1.0, True), ("mask", 0.0, False)],
@@ -110,6 +113,7 @@ async def test_a_greedy_call_in_training_is_made_usable_or_masked(
         assert set(service.metrics(0)[0].tokens) == {key}
 
 
+@pytest.mark.every_engine
 async def test_evaluation_keeps_what_the_caller_asked_for(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         episode = await opened(service, kind=EpisodeKind.EVAL)
@@ -118,6 +122,7 @@ async def test_evaluation_keeps_what_the_caller_asked_for(tmp_path, make_config)
         assert reply.applied == {"temperature": 0.0, "max_tokens": 256, "top_p": 0.5}
 
 
+@pytest.mark.every_engine
 async def test_sampling_may_be_refused_by_the_servers_choice(tmp_path, make_config):
     refuse = TrainSampling(greedy="refuse", truncation="refuse")
     config = make_config(sampling=SamplingConfig(train=refuse))
@@ -130,6 +135,7 @@ async def test_sampling_may_be_refused_by_the_servers_choice(tmp_path, make_conf
         assert (await reply_to(service, episode, call(temperature=0.5))).token_ids
 
 
+@pytest.mark.every_engine
 async def test_truncation_left_out_is_told_and_a_grammar_is_masked(tmp_path, make_config):
     ignore = SamplingConfig(train=TrainSampling(truncation="ignore"))
     async with toy_service(tmp_path, make_config(sampling=ignore)) as service:
@@ -144,6 +150,7 @@ async def test_truncation_left_out_is_told_and_a_grammar_is_masked(tmp_path, mak
         assert [c.replayable for c in episode.calls] == [True, False]
 
 
+@pytest.mark.every_engine
 async def test_an_excluded_call_is_recorded_with_its_tag_and_never_trains(tmp_path, make_config):
     config = make_config(tasks=1, repeat=2, stop_at_step=1)
     async with toy_service(tmp_path, config) as service:
@@ -159,6 +166,7 @@ async def test_an_excluded_call_is_recorded_with_its_tag_and_never_trains(tmp_pa
         assert (second.tag, second.excluded, second.unknown) == ("title", True, ["zzz"])
 
 
+@pytest.mark.every_engine
 async def test_volatile_lines_do_not_break_the_conversation_and_are_kept(tmp_path, make_config):
     sampling = SamplingConfig(volatile=(r"Today is .*",))
     async with toy_service(tmp_path, make_config(sampling=sampling)) as service:
@@ -178,6 +186,7 @@ async def test_volatile_lines_do_not_break_the_conversation_and_are_kept(tmp_pat
         assert second.raw_request["messages"][0]["content"].endswith("Tuesday.")
 
 
+@pytest.mark.every_engine
 async def test_a_retry_is_answered_with_what_was_sampled_and_an_unmarked_repeat_is_not(
     tmp_path, make_config
 ):
@@ -248,6 +257,7 @@ async def test_a_prompt_goes_on_from_what_was_sampled_before(tmp_path, make_conf
         assert by_ids.prompt_ids == [20, 21]
 
 
+@pytest.mark.every_engine
 async def test_counting_samples_nothing_and_remembers_nothing(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         episode = await opened(service)
@@ -258,6 +268,7 @@ async def test_counting_samples_nothing_and_remembers_nothing(tmp_path, make_con
         assert len(episode.calls) == 1
 
 
+@pytest.mark.every_engine
 async def test_a_forced_call_is_a_call(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         episode = await opened(service)

@@ -14,6 +14,8 @@ from swarm.server.service.clients import Clients
 from swarm.testing import ManualClock
 from swarm.testing.server_fixture import BASE_URL, ask, play_step, take, toy_service
 
+pytestmark = pytest.mark.every_engine
+
 
 def registration(client_id="client", **more) -> ClientRegistration:
     return ClientRegistration(client_id=client_id, **more)

@@ -12,6 +12,8 @@ from swarm.server.service.code_versions import LIMIT
 from swarm.testing import ManualClock, retry_until, settle
 from swarm.testing.server_fixture import BASE_URL, ask, toy_service
 
+pytestmark = pytest.mark.every_engine
+
 
 async def take(service, task="a", code="", client="one", **more):
     request = GrantRequest(client_id=client, task_id=task, code_hash=code, **more)

@@ -145,6 +145,7 @@ async def test_a_change_that_is_taken_back_before_its_step_never_holds(tmp_path,
         assert {b.lr for b in fleet.latest.batches} == {config.optimizer.lr}
 
 
+@pytest.mark.every_engine
 async def test_a_running_server_names_what_each_key_takes_and_changes_nothing(
     tmp_path, make_config
 ):
@@ -166,6 +167,7 @@ async def test_a_running_server_names_what_each_key_takes_and_changes_nothing(
         assert service.config == config
 
 
+@pytest.mark.every_engine
 async def test_a_dry_run_shows_everything_and_changes_nothing_in_any_state(tmp_path, make_config):
     config = make_config()
     async with toy_service(tmp_path, config) as service:
@@ -227,6 +229,7 @@ async def test_the_stop_may_be_raised_while_the_last_checkpoint_is_written(tmp_p
         assert service.status().step == 2
 
 
+@pytest.mark.every_engine
 async def test_a_lowered_stop_ends_training_at_the_next_boundary(tmp_path, make_config):
     config = make_config(stop_at_step=9)
     async with toy_service(tmp_path, config) as service:
@@ -265,6 +268,7 @@ async def test_offline_step_and_engine_changes_keep_the_run_and_its_pool(tmp_pat
         assert [m.episodes for m in service.metrics(0)] == [6, 2]
 
 
+@pytest.mark.every_engine
 async def test_a_smaller_group_drops_the_members_without_a_seat_and_says_so(tmp_path, make_config):
     config = make_config(tasks=1, repeat=3, stop_at_step=1)
     async with toy_service(tmp_path / "one", config) as service:
@@ -287,6 +291,7 @@ async def test_a_smaller_group_drops_the_members_without_a_seat_and_says_so(tmp_
         assert (metrics.episodes, metrics.episodes_dropped) == (1, {"leftover": 1})
 
 
+@pytest.mark.every_engine
 async def test_a_larger_group_asks_for_the_members_that_it_lacks(tmp_path, make_config):
     config = make_config(tasks=1, repeat=2, stop_at_step=1)
     async with toy_service(tmp_path, config) as service:
@@ -314,6 +319,7 @@ async def test_a_context_too_short_for_what_was_recorded_is_refused(tmp_path, ma
         assert (await service.start()).step == 1
 
 
+@pytest.mark.every_engine
 async def test_what_was_evaluated_while_trained_stays_in_the_account(tmp_path, make_config):
     config = make_config(stop_at_step=1)
     async with toy_service(tmp_path, config) as service:
@@ -326,6 +332,7 @@ async def test_what_was_evaluated_while_trained_stays_in_the_account(tmp_path, m
         assert service.metrics(1)[0].tokens["dropped:eval"] == reply.completion_tokens
 
 
+@pytest.mark.every_engine
 async def test_offline_a_run_change_begins_a_new_run(tmp_path, make_config):
     config = make_config()
     async with toy_service(tmp_path, config) as service:

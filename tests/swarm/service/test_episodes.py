@@ -16,6 +16,7 @@ from swarm.testing import ManualClock, ToyFleet, retry_until, settle
 from swarm.testing.server_fixture import ask, play, play_step, take, toy_service
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), -1e308, None])
 async def test_a_reward_that_no_update_can_use_is_refused_and_the_episode_stays_open(
     tmp_path, make_config, reward
@@ -29,6 +30,7 @@ async def test_a_reward_that_no_update_can_use_is_refused_and_the_episode_stays_
         assert (await service.finish(grant.episode_id, FinishRequest(reward=1.0))).accepted
 
 
+@pytest.mark.every_engine
 async def test_a_metric_that_is_not_finite_is_refused(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         grant = await take(service, "a")
@@ -37,6 +39,7 @@ async def test_a_metric_that_is_not_finite_is_refused(tmp_path, make_config):
             await service.finish(grant.episode_id, request)
 
 
+@pytest.mark.every_engine
 async def test_finish_and_abort_can_be_repeated_and_the_first_one_stands(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         grant = await take(service, "a")
@@ -51,6 +54,7 @@ async def test_finish_and_abort_can_be_repeated_and_the_first_one_stands(tmp_pat
         assert (late.accepted, late.reason) == (False, "no luck")
 
 
+@pytest.mark.every_engine
 async def test_unknown_episodes_are_not_found(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         for action in (
@@ -63,6 +67,7 @@ async def test_unknown_episodes_are_not_found(tmp_path, make_config):
             service.trace("ep-none", calls=False)
 
 
+@pytest.mark.every_engine
 async def test_a_finish_after_the_step_says_which_version_it_missed(tmp_path, make_config):
     config = make_config(oversample=2.0, drain_deadline_s=0.0)
     async with toy_service(tmp_path, config) as service:
@@ -80,6 +85,7 @@ async def test_a_finish_after_the_step_says_which_version_it_missed(tmp_path, ma
         assert not again.accepted
 
 
+@pytest.mark.every_engine
 async def test_keys_open_only_their_own_open_episode(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         grant = await take(service, "a")
@@ -91,6 +97,7 @@ async def test_keys_open_only_their_own_open_episode(tmp_path, make_config):
             service.episode_for_key(grant.api_key)
 
 
+@pytest.mark.every_engine
 async def test_an_idle_episode_expires_and_its_seat_is_wanted_again(tmp_path, make_config):
     clock = ManualClock()
     config = make_config(idle_deadline_s=10.0)
@@ -123,6 +130,7 @@ async def test_a_pending_call_is_not_idle_but_the_total_deadline_ends_it(tmp_pat
         assert fleet.latest.generating == 0
 
 
+@pytest.mark.every_engine
 async def test_an_episode_may_bring_its_own_idle_deadline(tmp_path, make_config):
     clock = ManualClock()
     async with toy_service(tmp_path, make_config(), clock=clock) as service:
@@ -137,6 +145,7 @@ async def test_an_episode_may_bring_its_own_idle_deadline(tmp_path, make_config)
         assert service.trace(request, calls=False).state is EpisodeState.EXPIRED
 
 
+@pytest.mark.every_engine
 async def test_a_lost_lease_aborts_the_clients_episodes(tmp_path, make_config):
     clock = ManualClock()
     async with toy_service(tmp_path, make_config(idle_deadline_s=1e6), clock=clock) as service:
@@ -153,6 +162,7 @@ async def test_a_lost_lease_aborts_the_clients_episodes(tmp_path, make_config):
             service.heartbeat("client")
 
 
+@pytest.mark.every_engine
 async def test_registering_again_aborts_the_open_episodes_of_that_client(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         service.register(ClientRegistration(client_id="client"))
@@ -162,6 +172,7 @@ async def test_registering_again_aborts_the_open_episodes_of_that_client(tmp_pat
         assert service.trace(other.episode_id, calls=False).state is EpisodeState.OPEN
 
 
+@pytest.mark.every_engine
 async def test_held_grants_are_served_in_order_when_a_seat_comes_free(tmp_path, make_config):
     async with toy_service(tmp_path, make_config(tasks=1, repeat=1)) as service:
         holder = await take(service, "a")
@@ -184,6 +195,7 @@ async def play_finish(service, grant):
     await service.finish(grant.episode_id, FinishRequest(reward=1.0))
 
 
+@pytest.mark.every_engine
 async def test_a_held_grant_answers_wait_with_the_reason_after_its_time(tmp_path, make_config):
     clock = ManualClock()
     async with toy_service(tmp_path, make_config(tasks=1, repeat=1), clock=clock) as service:
@@ -198,6 +210,7 @@ async def test_a_held_grant_answers_wait_with_the_reason_after_its_time(tmp_path
         assert "opened all the groups" in grant.reason
 
 
+@pytest.mark.every_engine
 async def test_a_grant_pinned_to_another_step_is_not_given_this_one(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         early = await take(service, "a", step=1)
@@ -209,6 +222,7 @@ async def test_a_grant_pinned_to_another_step_is_not_given_this_one(tmp_path, ma
         assert (await take(service, "a", step=1)).outcome is GrantOutcome.GRANTED
 
 
+@pytest.mark.every_engine
 async def test_an_episode_makes_at_most_max_calls(tmp_path, make_config):
     async with toy_service(tmp_path, make_config(max_calls=2)) as service:
         grant = await take(service, "a")
@@ -217,6 +231,7 @@ async def test_an_episode_makes_at_most_max_calls(tmp_path, make_config):
             await ask(service, grant)
 
 
+@pytest.mark.every_engine
 async def test_wait_step_returns_when_the_step_is_over(tmp_path, make_config):
     async with toy_service(tmp_path, make_config(tasks=1, repeat=1)) as service:
         assert (await service.wait_step(0, 0.0)).step == 0
@@ -228,6 +243,7 @@ async def test_wait_step_returns_when_the_step_is_over(tmp_path, make_config):
         assert (await service.wait_step(0, 30)).step == 1
 
 
+@pytest.mark.every_engine
 async def test_eval_episodes_finish_without_a_reward_and_never_enter_the_pool(
     tmp_path, make_config
 ):
@@ -240,6 +256,7 @@ async def test_eval_episodes_finish_without_a_reward_and_never_enter_the_pool(
         assert (pool.episodes_finished, pool.groups_open, pool.task_ids) == (0, 0, [])
 
 
+@pytest.mark.every_engine
 async def test_a_grant_whose_answer_was_lost_is_given_again(tmp_path, make_config):
     def asking(request_id, client_id="client"):
         request = GrantRequest(client_id=client_id, task_id="a", request_id=request_id)

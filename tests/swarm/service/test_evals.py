@@ -13,6 +13,7 @@ from swarm.testing.server_fixture import ask, play_step, take, toy_service
 EVAL = EpisodeKind.EVAL
 
 
+@pytest.mark.every_engine
 async def test_the_gate_holds_train_grants_until_the_round_is_closed(tmp_path, make_config):
     config = make_config(at_steps=(0,), stop_at_step=1)
     async with toy_service(tmp_path, config) as service:
@@ -33,6 +34,7 @@ async def test_the_gate_holds_train_grants_until_the_round_is_closed(tmp_path, m
         assert service.metrics(0)[0].eval_round == "closed"
 
 
+@pytest.mark.every_engine
 async def test_a_missed_round_opens_the_gate_and_is_never_counted_as_closed(tmp_path, make_config):
     clock = ManualClock()
     config = make_config(at_steps=(0,), deadline_s=30.0, stop_at_step=1)
@@ -54,6 +56,7 @@ async def test_a_missed_round_opens_the_gate_and_is_never_counted_as_closed(tmp_
         assert kinds.count("eval_round_missed") == 1
 
 
+@pytest.mark.every_engine
 async def test_an_incomplete_round_opens_the_gate_and_is_recorded_as_incomplete(
     tmp_path, make_config
 ):
@@ -82,6 +85,7 @@ async def test_eval_goes_on_after_training_with_the_version_of_each_call(tmp_pat
         assert metrics.calls == 12
 
 
+@pytest.mark.every_engine
 async def test_eval_tokens_are_accounted_for_as_never_trained(tmp_path, make_config):
     async with toy_service(tmp_path, make_config(stop_at_step=1)) as service:
         grant = await take(service, "x", kind=EVAL)
@@ -92,6 +96,7 @@ async def test_eval_tokens_are_accounted_for_as_never_trained(tmp_path, make_con
         assert service.metrics(0)[0].tokens["dropped:eval"] == reply.completion_tokens
 
 
+@pytest.mark.every_engine
 async def test_the_same_eval_item_sampled_again_after_a_loss_gives_the_same_tokens(
     tmp_path, make_config
 ):
@@ -168,6 +173,7 @@ async def test_a_round_cannot_be_closed_before_its_step_has_begun(tmp_path, make
         assert (await take(service, "a")).outcome is GrantOutcome.GRANTED
 
 
+@pytest.mark.every_engine
 async def test_a_round_of_a_past_step_is_recorded_and_opens_nothing(tmp_path, make_config):
     config = make_config(at_steps=(1,), stop_at_step=2)
     async with toy_service(tmp_path, config) as service:

@@ -4,8 +4,10 @@ import pytest
 
 from swarm.protocol.episodes import AbortRequest, FinishRequest
 from swarm.protocol.states import EngineState, EpisodeState, GrantOutcome
-from swarm.testing import ToyFleet, retry_until
+from swarm.testing import retry_until
 from swarm.testing.server_fixture import ask, play, take, toy_service
+
+pytestmark = pytest.mark.every_engine
 
 
 async def finish(service, grant, reward):
@@ -61,11 +63,11 @@ async def test_partial_trains_on_at_least_two_members_and_counts_the_missing(tmp
 
 async def test_partial_still_knows_its_lost_seats_after_a_restart(tmp_path, make_config):
     config = make_config(group_rule="partial", tasks=1, stop_at_step=1)
-    async with toy_service(tmp_path, config, fleet=ToyFleet()) as service:
+    async with toy_service(tmp_path, config) as service:
         grants = [await take(service, "a") for _ in range(3)]
         await finish(service, grants[0], 1.0)
         await service.abort(grants[1].episode_id, AbortRequest())
-    async with toy_service(tmp_path, fleet=ToyFleet(), resume=True) as service:
+    async with toy_service(tmp_path, resume=True) as service:
         assert [(w.task_id, w.missing) for w in service.pool().wanted] == [("a", 1)]
         await finish(service, await take(service, "a"), 0.0)
         await retry_until(lambda: service.status().step == 1)
@@ -75,11 +77,11 @@ async def test_partial_still_knows_its_lost_seats_after_a_restart(tmp_path, make
 
 async def test_a_restart_forgets_no_group_that_was_tried(tmp_path, make_config):
     config = make_config(group_rule="resample", tasks=1, repeat=2, max_groups_factor=3)
-    async with toy_service(tmp_path, config, fleet=ToyFleet()) as service:
+    async with toy_service(tmp_path, config) as service:
         for _ in range(2):
             grant = await take(service, "a")
             await service.abort(grant.episode_id, AbortRequest())
-    async with toy_service(tmp_path, fleet=ToyFleet(), resume=True) as service:
+    async with toy_service(tmp_path, resume=True) as service:
         assert service.pool().groups_to_open == 1
         grant = await take(service, "a")
         assert grant.group_id == "s0.g2"

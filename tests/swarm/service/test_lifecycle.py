@@ -59,6 +59,7 @@ async def test_start_without_a_configuration_is_refused(tmp_path):
         assert service.status().waiting_for == "a configuration"
 
 
+@pytest.mark.every_engine
 async def test_a_model_that_does_not_exist_is_refused_when_configuring(tmp_path, make_config):
     async with toy_service(tmp_path) as service:
         with pytest.raises(ConfigError):
@@ -67,6 +68,7 @@ async def test_a_model_that_does_not_exist_is_refused_when_configuring(tmp_path,
             await service.configure(make_config(model={"tool_parser": "hermesse"}))
 
 
+@pytest.mark.every_engine(anew=True)
 async def test_stop_aborts_open_episodes_and_start_goes_on_where_it_was(tmp_path, make_config):
     async with toy_service(tmp_path, make_config(stop_at_step=2)) as service:
         await play_step(service, 3)
@@ -87,6 +89,7 @@ async def test_stop_aborts_open_episodes_and_start_goes_on_where_it_was(tmp_path
         await retry_until(lambda: service.status().state is S.TRAINED)
 
 
+@pytest.mark.every_engine
 async def test_requests_before_the_start_are_held_and_then_served(tmp_path, make_config):
     async with toy_service(tmp_path) as service:
         service.register(ClientRegistration(client_id="client"))
@@ -97,6 +100,7 @@ async def test_requests_before_the_start_are_held_and_then_served(tmp_path, make
         assert (await asyncio.wait_for(held, 5)).outcome is GrantOutcome.GRANTED
 
 
+@pytest.mark.every_engine
 async def test_state_changes_are_events_in_order(tmp_path, make_config):
     async with toy_service(tmp_path, make_config(stop_at_step=1)) as service:
         grant = await take(service, "x", kind=EpisodeKind.EVAL)
@@ -121,6 +125,7 @@ async def test_state_changes_are_events_in_order(tmp_path, make_config):
         ]
 
 
+@pytest.mark.every_engine
 async def test_checkpoints_are_saved_on_time_and_old_ones_deleted(tmp_path, make_config):
     config = make_config(stop_at_step=4, every_steps=1, keep=2)
     async with toy_service(tmp_path, config) as service:

@@ -19,6 +19,8 @@ from swarm.server.service.quotas import sequence
 from swarm.server.tracking.episode_tree import EpisodeTree
 from swarm.server.tracking.tokenizer import ChatTokenizer
 
+pytestmark = pytest.mark.every_engine
+
 SETS = ("a", "b", "c")
 _numbers = itertools.count()
 

@@ -10,6 +10,8 @@ from swarm.protocol.config import BatchConfig, MixStage
 from swarm.protocol.states import CollectionPolicy
 from swarm.server.service.quotas import carried, lots_of, owed_after, sequence, shares_at
 
+pytestmark = pytest.mark.every_engine
+
 THIRDS = {"math": 0.4, "code": 0.3, "terminal": 0.3}
 
 weights = st.lists(st.integers(1, 1000), min_size=1, max_size=7).map(

@@ -12,6 +12,8 @@ from swarm.protocol.states import EpisodeState, GrantOutcome
 from swarm.testing import ManualClock, settle
 from swarm.testing.server_fixture import BASE_URL, ask, take, toy_service
 
+pytestmark = pytest.mark.every_engine
+
 
 async def reserve(service, task="a", reserve_s=5.0):
     request = GrantRequest(client_id="client", task_id=task, reserve_s=reserve_s)

@@ -30,6 +30,7 @@ async def test_c2_consumes_exactly_b_groups_whatever_the_parallelism(
         assert (status.step, status.policy_version.n) == (2, 2)
 
 
+@pytest.mark.every_engine
 async def test_a_trained_server_answers_training_complete_and_keeps_its_weights(
     tmp_path, make_config
 ):
@@ -55,6 +56,7 @@ async def test_rows_weigh_every_trained_token_the_same_and_follow_the_keys(tmp_p
         assert (batch.step, batch.policy_version) == (1, 1)
 
 
+@pytest.mark.every_engine
 async def test_c1_trains_on_b_times_n_episodes_of_any_tasks(tmp_path, make_config):
     async with toy_service(tmp_path, make_config(policy="C1", stop_at_step=1)) as service:
         for task in ("a", "b", "c", "d", "e"):
@@ -69,6 +71,7 @@ async def test_c1_trains_on_b_times_n_episodes_of_any_tasks(tmp_path, make_confi
         assert (metrics.episodes, metrics.groups) == (6, 5)
 
 
+@pytest.mark.every_engine
 async def test_a_step_of_equal_rewards_advances_the_step_and_not_the_version(tmp_path, make_config):
     async with toy_service(tmp_path, make_config(stop_at_step=1)) as service:
         before = service.status()
@@ -83,6 +86,7 @@ async def test_a_step_of_equal_rewards_advances_the_step_and_not_the_version(tmp
         assert metrics.loss is None
 
 
+@pytest.mark.every_engine
 async def test_c3_replaces_groups_of_equal_rewards(tmp_path, make_config):
     config = make_config(policy="C3", stop_at_step=1)
 
@@ -99,6 +103,7 @@ async def test_c3_replaces_groups_of_equal_rewards(tmp_path, make_config):
         assert set(metrics.tokens) == {"trained", "masked:zero_advantage"}
 
 
+@pytest.mark.every_engine
 async def test_c3_gives_up_after_its_bound_of_groups(tmp_path, make_config):
     config = make_config(policy="C3", stop_at_step=1, max_groups_factor=3)
     async with toy_service(tmp_path, config) as service:
@@ -109,6 +114,7 @@ async def test_c3_gives_up_after_its_bound_of_groups(tmp_path, make_config):
         assert metrics.episodes_dropped == {"zero_advantage": 18}
 
 
+@pytest.mark.every_engine
 async def test_oversampled_groups_are_left_over_and_counted(tmp_path, make_config):
     config = make_config(oversample=2.0, stop_at_step=1)
     async with toy_service(tmp_path, config) as service:

@@ -45,6 +45,7 @@ async def play_out(service, until, clients=3):
     return tasks
 
 
+@pytest.mark.every_engine
 async def test_clients_complete_each_other_s_groups_and_every_task_comes_once_an_epoch(
     tmp_path, make_config
 ):
@@ -58,6 +59,7 @@ async def test_clients_complete_each_other_s_groups_and_every_task_comes_once_an
         assert all((r.groups, r.episodes) == (4, 12) for r in service.metrics(0))
 
 
+@pytest.mark.every_engine
 async def test_missing_seats_go_out_before_new_tasks_and_to_anybody(tmp_path, make_config):
     async with toy_service(tmp_path, make_config(tasks=2, repeat=2)) as service:
         service.put_task_queue("default", queue())
@@ -72,6 +74,7 @@ async def test_missing_seats_go_out_before_new_tasks_and_to_anybody(tmp_path, ma
         assert [q.handed_out for q in service.task_queues()] == [2]
 
 
+@pytest.mark.every_engine
 async def test_the_seat_of_a_client_whose_lease_ended_goes_to_another(tmp_path, make_config):
     clock = ManualClock()
     async with toy_service(tmp_path, make_config(tasks=1, repeat=2), clock=clock) as service:
@@ -110,6 +113,7 @@ async def test_a_restarted_server_knows_what_was_handed_out_and_whose_seats_are_
         assert max(done.values()) == 1
 
 
+@pytest.mark.every_engine
 async def test_a_finite_queue_is_handed_out_once_and_then_says_so(tmp_path, make_config):
     async with toy_service(tmp_path, make_config(tasks=4, repeat=1)) as service:
         service.put_task_queue("default", queue("ab", epochs=1))
@@ -172,6 +176,7 @@ async def test_the_task_of_a_lost_group_comes_again_but_not_for_ever(tmp_path, m
         assert tries <= 3
 
 
+@pytest.mark.every_engine
 async def test_leftover_groups_are_handed_out_again_in_the_next_step(tmp_path, make_config):
     config = make_config(tasks=1, repeat=2, oversample=2.0, stop_at_step=3, drain_deadline_s=0)
     async with toy_service(tmp_path, config) as service:
@@ -184,6 +189,7 @@ async def test_leftover_groups_are_handed_out_again_in_the_next_step(tmp_path, m
         assert (await next_one(service)).task_id == grants[2].task_id
 
 
+@pytest.mark.every_engine
 async def test_each_task_set_of_a_mix_has_its_own_queue(tmp_path, make_config):
     config = make_config(tasks=4, repeat=1, mix={"a": 0.75, "b": 0.25})
     async with toy_service(tmp_path, config) as service:

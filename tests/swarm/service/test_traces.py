@@ -80,6 +80,7 @@ async def test_a_trace_from_the_journal_has_the_fate_of_each_call(tmp_path, make
         assert told(service, grants) == journal
 
 
+@pytest.mark.every_engine
 async def test_a_trace_of_an_episode_that_waits_in_the_pool_has_no_fates_yet(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         grant = await take(service, "a")
@@ -91,6 +92,7 @@ async def test_a_trace_of_an_episode_that_waits_in_the_pool_has_no_fates_yet(tmp
         assert (first.parent, second.parent) == (None, 0)
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize("expired", [False, True])
 async def test_a_late_result_is_told_which_version_it_missed(tmp_path, make_config, expired):
     config = make_config(tasks=1, repeat=2, stop_at_step=3)
