@@ -47,8 +47,9 @@ def last_step(blueprint: Blueprint, summary: dict[str, Any]) -> int:
     planned = blueprint.servers[0].train.stop_at_step
     stopped = summary.get("stopped_at")
     allowed = any(rule.outcome == "stop" for rule in blueprint.stop_rules)
-    early = allowed and isinstance(stopped, int) and stopped >= 1
-    return min(planned, stopped) if early else planned
+    if allowed and isinstance(stopped, int) and stopped >= 1:
+        return min(planned, stopped)
+    return planned
 
 
 def _missing_steps(steps: Sequence[int], last: int) -> list[str]:
