@@ -10,9 +10,11 @@ import asyncio
 import json
 import re
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from tokenizers import Tokenizer
 
@@ -206,6 +208,17 @@ async def an_update_moves(bench: Bench) -> None:
     assert (info.fingerprint, info.policy_version) == (done.fingerprint, 1), f"{info!r}"
 
 
+async def a_stream_that_was_left_is_in_nobodys_way(bench: Bench) -> None:
+    """A stream that its reader left is over for the front at once: an update may follow without a pause."""
+    rows = await bench.rows()
+    chunks = bench.engine.stream(bench.ask(max_tokens=200, stop_token_ids=[], stream=True))
+    async with aclosing(cast("AsyncGenerator[Chunk]", chunks)):
+        async for _ in chunks:
+            break
+    done = await bench.engine.train(TrainBatch(8, 8, rows, lr=1e-3))
+    assert done.step == 8, f"{done!r}"
+
+
 async def no_rows_move_nothing(bench: Bench) -> None:
     """An empty batch leaves weights and version as they are."""
     before = await bench.engine.save(str(bench.folder / "before"))
@@ -246,6 +259,7 @@ CHECKS: tuple[Check, ...] = (
     streams_add_up,
     constraints_hold,
     aborts_end,
+    a_stream_that_was_left_is_in_nobodys_way,
     no_rows_move_nothing,
     an_update_moves,
     a_replay_has_the_same_bits,
