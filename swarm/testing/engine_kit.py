@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
+import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -31,6 +33,8 @@ from swarm.server.ports import (
     TrainBatch,
     TrainRow,
 )
+
+logger = logging.getLogger(__name__)
 
 QUESTIONS = 8
 ENOUGH_TOKENS = 12
@@ -288,8 +292,11 @@ async def run(bench: Bench, checks: tuple[Check, ...] = CHECKS) -> list[Finding]
 
 
 async def _checked(check: Check, bench: Bench) -> Finding:
+    began, detail = time.monotonic(), ""
     try:
         await check(bench)
     except Exception as error:  # noqa: BLE001 - see run
-        return Finding(check.__name__, ok=False, detail=f"{type(error).__name__}: {error}")
-    return Finding(check.__name__, ok=True)
+        detail = f"{type(error).__name__}: {error}"
+    took_s = time.monotonic() - began
+    logger.info("%s: %s (%.1f s)", check.__name__, detail or "holds", took_s)
+    return Finding(check.__name__, ok=not detail, detail=detail)
