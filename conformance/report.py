@@ -31,6 +31,22 @@ TITLES = {
     "coding CLIs": "Coding CLIs",
     "fuzzing": "Fuzzing",
 }
+ENGINES = """\
+## Both engines
+
+The model of these checks is scripted, so they hold whatever engine serves. What an engine itself must do is tested apart:
+
+| | embedded (`torch`) | `verl` |
+|---|---|---|
+| contract of an engine: `swarm.testing.engine_kit` | `make test-long` | `make test-verl` |
+| service, routes, client: the tests marked `every_engine` | `make test` | `make test-verl` |
+| a killed engine, a killed server, `--resume` to the same weights | `tests/swarm/test_learning.py` | `tests/swarm/engine_verl/test_live.py` |
+| loss and advantages | hand-computed cases | the same numbers: `tests/swarm/engine_verl/parity` |
+| tokens sampled with top-p, top-k, min-p, penalties, a bias or a grammar | train under that distribution | sampled as asked, masked `sampling_not_replayable` |
+| the same batch on the same weights gives the same bits | on one device | on one CPU worker; on GPUs `make gpu-check` tells |
+| an update beside sampling (`asynchronous`) | on the same device | a rollout on GPUs of its own |
+| tests that hold the engine's answer back, or break it on purpose | the toy engine stands for both | the toy engine stands for both |
+"""
 LIMITS = """\
 ## Known limits
 
@@ -60,7 +76,7 @@ def write_report(outcomes: list[Outcome], path: Path = PATH) -> None:
         ]
         head = ["| check | verdict | with | note |", "|---|---|---|---|"]
         parts.append("\n".join([f"## {TITLES.get(group, group)}", "", *head, *rows, ""]))
-    path.write_text("\n".join([*parts, LIMITS]), encoding="utf-8")
+    path.write_text("\n".join([*parts, ENGINES, LIMITS]), encoding="utf-8")
 
 
 def failures(outcomes: list[Outcome]) -> int:
