@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,6 +21,9 @@ def doctor_command(
     ray_address: Annotated[
         str | None, typer.Option(help="Ray cluster to ask, as verl.ray_address.")
     ] = None,
+    state_dir: Annotated[
+        Path, typer.Option(help="Where checkpoints will go: room is looked for there.")
+    ] = Path(),
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Boot the engine and train the tiny model twice.")
     ] = False,
@@ -27,7 +31,7 @@ def doctor_command(
 ) -> None:
     """Check packages, GPU driver, NCCL, Ray, vLLM, disk and shared memory of this machine.
 
-    Exit codes: 0 nothing fails (warnings allowed), 1 something fails.
+    Exit codes: 0 nothing fails (warnings allowed), 1 something fails, 2 no such engine.
     """
     from swarm.cli.edge import reported
     from swarm.protocol.errors import ConfigError
@@ -38,7 +42,7 @@ def doctor_command(
             raise ConfigError(
                 f"The doctor knows nothing of the engine {engine!r}.", hint="Use --engine verl."
             )
-    found = checks(ray_address, with_smoke=smoke)
+    found = checks(ray_address, state_dir.absolute(), with_smoke=smoke)
     ok = all(check.level != "fail" for check in found)
     if as_json:
         print(json.dumps({"ok": ok, "checks": [check.as_json() for check in found]}))

@@ -13,7 +13,7 @@ def test_a_check_that_breaks_is_a_failure_with_its_reason():
     def broken():
         raise OSError("no such disk")
 
-    found = doctor.guarded(broken)
+    (found,) = doctor.guarded(broken)
     assert (found.level, found.detail) == ("fail", "OSError: no such disk")
 
 
@@ -29,6 +29,33 @@ def test_disk_and_shared_memory_are_told_in_numbers(tmp_path):
     assert doctor.shared_memory().name == "shared memory"
 
 
+def test_what_cannot_be_found_out_is_called_unknown(tmp_path, monkeypatch):
+    nowhere = tmp_path / "nowhere"
+    monkeypatch.setenv("PATH", str(nowhere))
+    looks = [doctor.disk(nowhere), doctor.shared_memory(nowhere), doctor.drivers()]
+    assert [check.level for check in looks] == ["warn"] * 3
+    assert all(check.detail.startswith("unknown: ") and check.hint for check in looks)
+
+
+def test_a_driver_that_fails_is_unknown_and_quoted(tmp_path, monkeypatch):
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(
+        '#!/bin/sh\necho "Failed to initialize NVML: Driver/library mismatch"; exit 18\n'
+    )
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert "unknown: nvidia-smi says 'Failed to initialize NVML" in doctor.drivers().detail
+
+
+def test_a_driver_that_answers_tells_how_many_gpus_of_which_kind(tmp_path, monkeypatch):
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\nfor k in 1 2; do echo 'NVIDIA H200, 570.1, 143771 MiB'; done\n")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = doctor.drivers()
+    assert (found.level, found.detail) == ("ok", "2 x NVIDIA H200, 570.1, 143771 MiB")
+
+
 def test_an_address_is_asked_only_when_there_is_one():
     assert doctor.ray_cluster(None).level == "ok"
 
@@ -42,7 +69,9 @@ def test_the_command_prints_one_document_and_fails_when_a_check_does():
         timeout=110,
     )
     body = json.loads(done.stdout)
-    assert {"verl packages", "GPU driver", "disk"} <= {check["name"] for check in body["checks"]}
+    assert {"verl packages", "GPU driver", "NCCL", "disk", "shared memory"} <= {
+        check["name"] for check in body["checks"]
+    }
     assert done.returncode == (0 if body["ok"] else 1)
 
 
