@@ -1,25 +1,30 @@
 """One hub on SQLite beside a crowd: 200 workers play 2,000 attempts over real HTTP; how long a claim takes, and how large the database gets.
 
-The daemon is the real one with its leader; the workers are a script that claims, beats and sends what a real worker sends. What an
-attempt measured is invented. Claims are asked for while work is queued, so their time is the hub's own.
+The daemon is the real one with its leader; the workers are a script that claims, beats and sends what a real worker sends, each with
+a token of its own. What an attempt measured is invented. Claims are asked for while work is queued, so their time is the hub's own;
+all workers come within one heartbeat, and their first claims, a rush, are counted apart. ``crowd_lag`` is how late the script's own
+threads got their turn: no time here can be shorter.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from common import write_result
 
-from a3r.core.types import CampaignState, RunState
-from a3r.testing.chaos.crowd import Crowd, Seen
+from a3r.core.types import AttemptState, CampaignState, RunState
+from a3r.testing.chaos.crowd import Crowd, Seen, name_of
 from a3r.testing.chaos.filing import Study, file_campaign
 from a3r.testing.chaos.rig import Rig, Times, rig
+from a3r.worker.hub_client import HubClient
 
 LEVELS = 2
 DEADLINE_S = 3600.0
@@ -28,11 +33,11 @@ TIMES = Times(heartbeat_s=2.0, lease_s=60.0, lost_after_s=600.0)
 
 def main() -> int:
     """Play and report; 1 when a run has no result, or one too many."""
-    given = _parse()
+    given, load = _parse(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="a3r-scale-") as scratch:
         figures = _play(Path(scratch), given.workers, given.attempts, given.hold_s)
     command = " ".join(["benchmarks/scale_hub.py", *sys.argv[1:]])
-    write_result(given.name, f"python {command}", figures)
+    write_result(given.name, f"python {command}", {"load_1m_before": round(load, 2), **figures})
     return 1 if figures["runs_without_result"] or figures["attempts_given_twice"] else 0
 
 
@@ -49,14 +54,13 @@ def _play(folder: Path, workers: int, attempts: int, hold_s: float) -> dict[str,
     study = Study(seeds=attempts // LEVELS, steps=4, capacity=workers, items=50)
     with rig(folder, TIMES) as running:
         running.campaign_id = file_campaign(running.store, study, folder)
-        url = f"http://127.0.0.1:{running.port()}"
-        token = running.workspace.daemon / "worker.token"
-        crowd = Crowd(url, token, workers, hold_s, TIMES.heartbeat_s)
-        began = time.monotonic()
+        crowd = Crowd(_connect(running, workers), workers, hold_s, TIMES.heartbeat_s)
+        running.wait(lambda: _queued(running) >= min(workers, attempts), "work for everybody")
+        began, before_s, own_s = time.monotonic(), _cpu_s(running.daemon.pid), time.process_time()
         crowd.start()
         running.wait(lambda: _ended(running, attempts), "the end of every run", DEADLINE_S)
         wall_s = time.monotonic() - began
-        cpu_s = _cpu_s(running.daemon.pid)
+        cpu_s, own_s = _cpu_s(running.daemon.pid) - before_s, time.process_time() - own_s
         crowd.stop()
         running.wait(lambda: _concluded(running), "the conclusion", DEADLINE_S)
         return {
@@ -66,6 +70,9 @@ def _play(folder: Path, workers: int, attempts: int, hold_s: float) -> dict[str,
             "wall_s": round(wall_s, 1),
             "daemon_cpu_s": round(cpu_s, 1),
             "daemon_cpu_share": round(cpu_s / wall_s, 2),
+            "crowd_cpu_share": round(own_s / wall_s, 2),
+            "crowd_lag": _quantiles(crowd.seen.lag),
+            "attempts_a_second": round(attempts / wall_s, 2),
             "seconds": _figures(crowd.seen),
             "errors": dict(crowd.seen.errors),
             "attempts_given_twice": len(crowd.seen.played) - len(set(crowd.seen.played)),
@@ -73,6 +80,20 @@ def _play(folder: Path, workers: int, attempts: int, hold_s: float) -> dict[str,
             "database_bytes": _size(running.workspace.database),
             "database_bytes_a_run": _size(running.workspace.database) // attempts,
         }
+
+
+def _connect(running: Rig, workers: int) -> Callable[[str], HubClient]:
+    """A way to the hub for each worker, with a token that it alone uses."""
+    url = f"http://127.0.0.1:{running.port()}"
+    tokens = {name_of(number): secrets.token_hex(16) for number in range(workers)}
+    for name, token in tokens.items():
+        running.store.add_worker_token(name, token, time.time())
+    return lambda name: HubClient(lambda: (url, tokens[name]))
+
+
+def _queued(running: Rig) -> int:
+    time.sleep(1.0)
+    return sum(a.state is AttemptState.QUEUED for a in running.attempts())
 
 
 def _ended(running: Rig, attempts: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -16,21 +16,28 @@ if TYPE_CHECKING:
 
 TOKEN_NAME = "worker_token"  # noqa: S105 - a key of the request's state
 """Where the name of a worker's own token is kept during a request; absent for the workspace's shared one."""
+BOUND_TO = "worker_of_token"
+"""Likewise: the worker that this token belonged to when the request came."""
 ENLIST_PATH = "/worker/v1/enlist"
 REMOTE = "from_outside"
 """Set in the state of a request that came through the door for other hosts: shared tokens are no use there."""
 
 
-def require(hub: Hub, *allowed: Role) -> Callable[[Request], Role]:
+def require(hub: Hub, *allowed: Role) -> Callable[[Request], Awaitable[Role]]:
     """Return a FastAPI dependency that lets ``allowed`` roles pass and answers everybody else 401."""
 
-    def check(request: Request) -> Role:
+    async def check(request: Request) -> Role:
         scheme, _, value = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not value.strip():
             raise AuthFailed(
                 "The request carries no token.", hint="Send 'Authorization: Bearer <token>'."
             )
-        role = _role_of(hub, value.strip(), request)
+        token = value.strip()
+        # A thread for what asks the database only.
+        if hub.tokens.known(token) is None:
+            role = await hub.reading(lambda: _role_of(hub, token, request))
+        else:
+            role = _role_of(hub, token, request)
         if role not in allowed:
             needed = " or ".join(r.value for r in allowed)
             raise AuthFailed(
@@ -52,6 +59,7 @@ def _role_of(hub: Hub, token: str, request: Request) -> Role:
                 hint="A pool's jobs start with `python -m a3r.worker.enlist`, which exchanges it.",
             )
         setattr(request.state, TOKEN_NAME, own.name)
+        setattr(request.state, BOUND_TO, own.worker_id)
         return Role.WORKER
     role = hub.tokens.role_of(token)
     if getattr(request.state, REMOTE, False):
@@ -74,6 +82,8 @@ def as_worker(hub: Hub, request: Request, worker_id: str) -> None:
         AuthFailed: the token belongs to another worker.
     """
     name = getattr(request.state, TOKEN_NAME, None)
+    if name is not None and getattr(request.state, BOUND_TO, None) == worker_id:
+        return  # every request but the first
     if name is None:
         return  # the shared token of the workspace: this host's own worker, and hosts that a person set up with it
     try:
@@ -82,17 +92,19 @@ def as_worker(hub: Hub, request: Request, worker_id: str) -> None:
         raise AuthFailed(error.message, hint=error.hint) from error
 
 
-def holds(hub: Hub) -> Callable[[Request], None]:
+def holds(hub: Hub) -> Callable[[Request], Awaitable[None]]:
     """Return a dependency for routes of one attempt: a worker with its own token may write only to attempts that it was given."""
 
-    def check(request: Request) -> None:
-        name = getattr(request.state, TOKEN_NAME, None)
+    async def check(request: Request) -> None:
         attempt_id = request.path_params.get("attempt_id")
-        if name is None or attempt_id is None:
-            return
-        holder = hub.store.attempt(str(attempt_id)).worker_id
-        if holder is None:
-            raise AuthFailed(f"The attempt {attempt_id!r} was given to nobody.", hint="Claim it.")
-        as_worker(hub, request, holder)
+        if getattr(request.state, TOKEN_NAME, None) is not None and attempt_id is not None:
+            await hub.reading(lambda: _check_holder(hub, request, str(attempt_id)))
 
     return check
+
+
+def _check_holder(hub: Hub, request: Request, attempt_id: str) -> None:
+    holder = hub.store.attempt(attempt_id).worker_id
+    if holder is None:
+        raise AuthFailed(f"The attempt {attempt_id!r} was given to nobody.", hint="Claim it.")
+    as_worker(hub, request, holder)

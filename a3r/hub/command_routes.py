@@ -52,11 +52,6 @@ def add_answers(router: APIRouter, hub: Hub) -> None:
         return {}
 
 
-def wanted_answers(hub: Hub, worker_id: str) -> list[Command]:
-    """Commands that the worker has not answered; repeated on every heartbeat."""
-    return [_to_command(row) for row in hub.store.open_commands(worker_id)]
-
-
 def add_asking(router: APIRouter, hub: Hub) -> None:
     """Add the person's side: questions about attempts that are on other hosts."""
 
@@ -81,6 +76,7 @@ def add_asking(router: APIRouter, hub: Hub) -> None:
         return (row or asked).model_dump(mode="json")
 
 
-def _to_command(row: CommandRow) -> Command:
+def to_command(row: CommandRow) -> Command:
+    """As the worker gets it, on every heartbeat until it has answered."""
     kind: Any = row.kind
     return Command(kind=kind, attempt_id=row.attempt_id or "", id=row.id, args=row.args)

@@ -16,10 +16,11 @@ def expire(store: Store, settings: HubSettings, now: float) -> int:
 
     Safe to call at any moment and any number of times. Writes only when something is due.
     """
-    moved = 0
-    if any(_is_due(a, settings, now) for a in store.held_attempts()):
+    moved, held = 0, store.held_attempts()
+    if any(_is_due(a, settings, now) for a in held):
         moved += len(store.expire_leases(now, settings.started_at))
-    for attempt in store.held_attempts():
+        held = store.held_attempts()
+    for attempt in held:
         if attempt.state is not AttemptState.UNREACHABLE:
             continue
         since = max(attempt.unreachable_at or now, settings.started_at)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -24,6 +25,10 @@ logger = logging.getLogger(__name__)
 MOST_TROUBLE = 500
 BRIDGE_WAIT_S = 1.0
 BURST_S = 0.1
+READERS, WRITERS = 4, 2
+"""Threads for the workers' requests. More would not be faster: Python runs one at a time, each step of a query hands the turn on,
+and so a transaction takes as many turns of everybody else as it has steps. The database has one writer anyway; the second thread
+is for the time in which the first waits for the disk."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,12 @@ class Hub:
     heard: dict[str, float] = field(default_factory=dict[str, float])
     """Worker id -> Unix seconds of its last word to this process; in memory, because nothing is decided by it."""
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
+    _readers: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(READERS, "hub-reads"), repr=False
+    )
+    _writers: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(WRITERS, "hub-writes"), repr=False
+    )
 
     troubles: dict[str, str] = field(default_factory=dict[str, str])
     """Worker id -> why it takes nothing new, as it last said; likewise in memory."""
@@ -130,26 +141,39 @@ class Hub:
         """Tell the leader that there may be something to do; waiters are woken by the store's own count."""
         self.hooks.on_change()
 
+    async def reading(self, look: Callable[[], T]) -> T:
+        """``look()`` in a thread for reads: it waits for no writer. Threads of writes are apart, so a slow disk stops no answer."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, look)
+
+    async def writing(self, write: Callable[[], T]) -> T:
+        """``write()`` in a thread for writes, first come, first served."""
+        return await asyncio.get_running_loop().run_in_executor(self._writers, write)
+
     async def poll(
         self,
         look: Callable[[], T | None],
         wait_s: float,
         gone: Callable[[], Awaitable[bool]],
         changes: Changes | None = None,
+        seen: int | None = None,
+        *,
+        writes: bool = False,
     ) -> T | None:
         """Return ``look()`` as soon as it is not None, or None after ``wait_s`` (at most ``max_wait_s``).
 
         ``gone`` is asked before each look, so that nothing is handed to a caller who has left. ``changes``: which ones are worth
-        a look; None = all.
+        a look; None = all. ``seen``: their count before a look that the caller has taken already: the next one is due after that. ``writes``: a look may lead to a write.
         """
         changes = changes or self.changes
         clock = asyncio.get_running_loop()
         deadline = clock.time() + min(max(wait_s, 0.0), self.settings.max_wait_s)
+        if seen is not None:
+            await changes.wait(seen, deadline - clock.time())
         while True:
             seen = changes.count
             if await gone():
                 return None
-            found = await asyncio.to_thread(look)
+            found = await (self.writing(look) if writes else self.reading(look))
             left = deadline - clock.time()
             if found is not None or left <= 0 or changes.closed:
                 return found

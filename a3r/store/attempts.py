@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, select
 
-from a3r.blueprints.model import Blueprint
 from a3r.core.errors import Conflict
 from a3r.core.ids import new_id, new_nonce
 from a3r.core.placement import Need, Offer
@@ -15,10 +15,10 @@ from a3r.core.types import (
     RunState,
     WorkerState,
 )
-from a3r.store.book import Book, fetch, next_count, note
+from a3r.store.book import Book, columns_of, fetch, next_count, note
 from a3r.store.claimable import queued_of, with_room
-from a3r.store.fencing import hold
-from a3r.store.placement import extend, keeps_free, leased_gpus, need_of, release, take
+from a3r.store.parsed import parsed
+from a3r.store.placement import keeps_free, leased_gpus, need_of, release, take
 from a3r.store.reviews import may_run
 from a3r.store.revisions import number_in_force
 from a3r.store.rows import AttemptRow
@@ -36,6 +36,11 @@ REPORTABLE = frozenset(
 """States in which a worker holds a lease; what a heartbeat may say."""
 _FINAL = [state.value for state in TERMINAL_ATTEMPTS]
 _HOLDING = [*(state.value for state in REPORTABLE), AttemptState.UNREACHABLE.value]
+_HELD = (
+    sql_select(*columns_of(AttemptTable, without="queue_order"))
+    .where(col(AttemptTable.state).in_(_HOLDING))
+    .order_by(col(AttemptTable.queue_order))
+)
 
 
 class AttemptBook(Book):
@@ -80,8 +85,8 @@ class AttemptBook(Book):
     def held_attempts(self) -> list[AttemptRow]:
         """The attempts of all campaigns that a worker holds, or held when it fell silent, oldest first."""
         with self._db.read() as session:
-            query = select(AttemptTable).where(col(AttemptTable.state).in_(_HOLDING))
-            return [to_row(r) for r in session.exec(query.order_by(col(AttemptTable.queue_order)))]
+            found = session.connection().execute(_HELD).mappings()
+            return [AttemptRow.model_validate(dict(row)) for row in found]
 
     def attempt(self, attempt_id: str) -> AttemptRow:
         """One attempt.
@@ -105,55 +110,22 @@ class AttemptBook(Book):
         with self._db.read() as session:
             if _oldest_claimable(session, worker_id, offer or Offer(), now) is None:
                 return None
-        with self._db.write() as session:
+        with self._db.write(durable=True) as session:
             found = _oldest_claimable(session, worker_id, offer or Offer(), now)
             if found is None:
                 return None
-            attempt, need, free = found
+            attempt_id, need, free = found
+            attempt = fetch(session, AttemptTable, attempt_id, "attempt")
+            run = fetch(session, RunTable, attempt.run_id, "run")
+            # Taken at the claim: a repair that was approved while the attempt waited is used.
+            attempt.revision = number_in_force(session, run.blueprint_id)
             attempt.state = AttemptState.LEASED.value
             attempt.worker_id, attempt.fencing_token = worker_id, next_count(session, "fencing")
             attempt.lease_s, attempt.lease_expires_at = lease_s, now + lease_s
             attempt.leased_at = attempt.heartbeat_at = now
             take(session, attempt, need, free, now + lease_s)
-            run = fetch(session, RunTable, attempt.run_id, "run")
             run.state = RunState.ACTIVE.value
-            # Taken at the claim: a repair that was approved while the attempt waited is used.
-            attempt.revision = number_in_force(session, run.blueprint_id)
             _tell(session, attempt, "leased", now, worker=worker_id, fencing=attempt.fencing_token)
-            return to_row(attempt)
-
-    def renew(
-        self,
-        attempt_id: str,
-        fencing: int,
-        state: AttemptState,
-        step: int | None,
-        detail: str,
-        now: float,
-        lease_s: float,
-    ) -> AttemptRow:
-        """Extend the lease and record what the worker says; an ``unreachable`` attempt is thereby back. ``step`` None keeps the old one.
-
-        Raises:
-            Conflict: the token is stale, the attempt is lost or over, or ``state`` is none that a lease holder is in.
-        """
-        with self._db.write() as session:
-            attempt = hold(session, attempt_id, fencing, now, what="heartbeat", payload={})
-            before = AttemptState(attempt.state)
-            if before in TERMINAL_ATTEMPTS:
-                raise Conflict(f"attempt {attempt_id!r} is {before.value}: it is not renewed")
-            if state not in REPORTABLE:
-                raise Conflict(
-                    f"attempt {attempt_id!r} cannot be reported as {state.value!r}",
-                    hint=f"a heartbeat says one of {', '.join(sorted(REPORTABLE))}; an end is reported with finish",
-                )
-            attempt.state, attempt.detail = state.value, detail
-            attempt.step = attempt.step if step is None else step
-            attempt.heartbeat_at, attempt.unreachable_at = now, None
-            attempt.lease_s, attempt.lease_expires_at = lease_s, now + lease_s
-            extend(session, attempt, now + lease_s)
-            if state is not before:
-                _tell(session, attempt, state.value, now, before=before.value, detail=detail)
             return to_row(attempt)
 
     def request_attempt_stop(self, attempt_id: str, reason: str, at: float) -> AttemptRow:
@@ -256,29 +228,28 @@ def _refuse_queueing(
             f"blueprint {record.name!r} is not approved in its current version",
             hint=f"`a3r blueprint approve {record.campaign_id}/{record.name}` after reading it",
         )
-    most = Blueprint.model_validate(record.body).limits.max_attempts
+    most = parsed(session, record.id, record.content_hash).limits.max_attempts
     if attempts >= most:
         raise Conflict(f"run {run.id!r} has used its {most} attempts (limits.max_attempts)")
 
 
 def _oldest_claimable(
     session: Session, worker_id: str, offer: Offer, now: float
-) -> tuple[AttemptTable, Need, Offer] | None:
-    worker = session.get(WorkerTable, worker_id)
-    if worker is not None and worker.state != WorkerState.ACTIVE.value:
+) -> tuple[str, Need, Offer] | None:
+    state = session.exec(select(WorkerTable.state).where(WorkerTable.id == worker_id)).first()
+    if state not in (None, WorkerState.ACTIVE.value):
         return None
     campaigns = with_room(session)
     if not campaigns:
         return None
-    free = offer.without(leased_gpus(session, worker_id))
-    may: dict[str, bool] = {}
-    for attempt, blueprint in queued_of(session, campaigns):
-        if not may.setdefault(blueprint.id, may_run(session, blueprint)):
+    free = offer.without(leased_gpus(session, worker_id)) if offer.gpus else offer
+    for found in queued_of(session, campaigns):
+        if not found.may_run:
             continue
-        need = need_of(Blueprint.model_validate(blueprint.body))
+        need = need_of(parsed(session, found.blueprint_id, found.content_hash))
         if free.fits(need):
-            return attempt, need, free
-        if keeps_free(session, worker_id, need, now - attempt.queued_at):
+            return found.attempt_id, need, free
+        if keeps_free(session, worker_id, need, now - found.queued_at):
             return None
     return None
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import inspect
-from sqlalchemy import select as sql_select
-from sqlmodel import Session, SQLModel, func, select
+from sqlalchemy import bindparam, inspect
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import Session, SQLModel, col, func, select
 
 from a3r.core.errors import NotFound
 from a3r.core.ports import Clock
@@ -66,11 +66,7 @@ def not_found(noun: str, reference: str, known: Iterable[str]) -> NotFound:
 
 def next_count(session: Session, name: str) -> int:
     """Add one to the counter and return it (1 the first time); never twice the same, also over restarts."""
-    counter = session.get(CounterTable, name) or CounterTable(name=name, value=0)
-    counter.value += 1
-    session.add(counter)
-    session.flush()
-    return counter.value
+    return session.connection().execute(_COUNT, {"name": name}).scalar_one()
 
 
 def count_rows(session: Session, table: type[SQLModel], campaign_id: str) -> int:
@@ -79,17 +75,13 @@ def count_rows(session: Session, table: type[SQLModel], campaign_id: str) -> int
     return session.exec(select(func.count()).select_from(table).where(owner == campaign_id)).one()
 
 
-def table_rows(
-    session: Session, table: type[SQLModel], campaign_id: str, *, order: str, without: str
-) -> list[dict[str, Any]]:
-    """The campaign's records as plain values in the order of one column, another one left out.
+def columns_of(table: type[SQLModel], *, without: str = "") -> list[Any]:
+    """The table's columns in order, one left out: to ask for plain values.
 
-    For tables of which thousands are read at a time: to make an object of the mapper for each takes most of the time.
+    For what is asked often or of many: to make an object of the mapper for each row takes most of the time.
     """
     columns: Any = getattr(table, "__table__").c  # noqa: B009  (SQLModel itself declares no such attribute)
-    wanted = [column for column in columns if column.name != without]
-    query = sql_select(*wanted).where(columns.campaign_id == campaign_id).order_by(columns[order])
-    return [dict(found) for found in session.connection().execute(query).mappings()]
+    return [column for column in columns if column.name != without]
 
 
 def note(
@@ -115,3 +107,9 @@ def note(
     )
     session.add(event)
     return event
+
+
+_NEW = insert(CounterTable).values(name=bindparam("name"), value=1)
+_COUNT = _NEW.on_conflict_do_update(
+    index_elements=["name"], set_={"value": col(CounterTable.value) + 1}
+).returning(col(CounterTable.value))

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
 
+from sqlalchemy import Executable, bindparam
+from sqlalchemy import select as sql_select
 from sqlmodel import Session, col, func, select
 
-from a3r.core.types import TERMINAL_ATTEMPTS, AttemptState, CampaignState, CommandState
+from a3r.core.types import (
+    TERMINAL_ATTEMPTS,
+    AttemptState,
+    CampaignState,
+    CommandState,
+    ReviewMode,
+    ReviewStatus,
+)
 from a3r.store.book import Book
-from a3r.store.tables import AttemptTable, BlueprintTable, CampaignTable, CommandTable, RunTable
+from a3r.store.tables import (
+    AttemptTable,
+    BlueprintTable,
+    CampaignTable,
+    CommandTable,
+    ReviewTable,
+    RunTable,
+)
 
 FIRST_PAGE, MOST_PAGE = 4, 256
 _NOT_HELD = [AttemptState.QUEUED.value, *(state.value for state in TERMINAL_ATTEMPTS)]
@@ -37,8 +55,47 @@ class ClaimableBook(Book):
             return session.exec(asked.limit(1)).first() is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A queued attempt, as far as a claim looks at it."""
+
+    attempt_id: str
+    queued_at: float
+    blueprint_id: str
+    content_hash: str
+    may_run: bool
+    """Its blueprint's current content is approved, or nobody asked for a review and nobody objected."""
+
+
 def with_room(session: Session) -> list[str]:
     """Ids of running campaigns that have an attempt queued and hold fewer than their capacity."""
+    return list(session.connection().execute(_WITH_ROOM).scalars())
+
+
+def queued_of(session: Session, campaigns: Collection[str]) -> Iterator[Candidate]:
+    """Queued attempts of these campaigns, oldest first, read as far as they are looked at."""
+    after, size = -1, FIRST_PAGE
+    while True:
+        given = {"campaigns": list(campaigns), "after": after, "size": size}
+        page: list[Any] = list(session.connection().execute(_QUEUED, given))
+        for row in page:
+            may_run = _may_run(row.review_mode, row.verdict)
+            yield Candidate(
+                row.attempt_id, row.queued_at, row.blueprint_id, row.content_hash, may_run
+            )
+        if len(page) < size:
+            return
+        after, size = page[-1].queue_order, min(MOST_PAGE, 2 * size)
+
+
+def _may_run(review_mode: str, verdict: str | None) -> bool:
+    # As ``reviews.may_run``; no verdict = pending.
+    if verdict is None or verdict == ReviewStatus.PENDING.value:
+        return ReviewMode(review_mode) is ReviewMode.NONE
+    return verdict == ReviewStatus.APPROVED.value
+
+
+def _with_room() -> Executable:
     queued = (
         select(AttemptTable.id)
         .where(AttemptTable.campaign_id == CampaignTable.id)
@@ -52,34 +109,47 @@ def with_room(session: Session) -> list[str]:
         .where(col(AttemptTable.state).in_(_HELD))
         .scalar_subquery()
     )
-    return list(
-        session.exec(
-            select(CampaignTable.id)
-            .where(CampaignTable.state == CampaignState.RUNNING.value)
-            .where(col(CampaignTable.stop_requested_at).is_(None))
-            .where(queued)
-            .where(held < col(CampaignTable.capacity))
-        ).all()
+    return (
+        select(CampaignTable.id)
+        .where(CampaignTable.state == CampaignState.RUNNING.value)
+        .where(col(CampaignTable.stop_requested_at).is_(None))
+        .where(queued)
+        .where(held < col(CampaignTable.capacity))
     )
 
 
-def queued_of(
-    session: Session, campaigns: Collection[str]
-) -> Iterator[tuple[AttemptTable, BlueprintTable]]:
-    """Queued attempts of these campaigns with their blueprints, oldest first, read as far as they are looked at."""
-    after, size = -1, FIRST_PAGE
-    while True:
-        page = session.exec(
-            select(AttemptTable, BlueprintTable)
-            .join(RunTable, col(RunTable.id) == col(AttemptTable.run_id))
-            .join(BlueprintTable, col(BlueprintTable.id) == col(RunTable.blueprint_id))
-            .where(AttemptTable.state == AttemptState.QUEUED.value)
-            .where(col(AttemptTable.campaign_id).in_(campaigns))
-            .where(col(AttemptTable.queue_order) > after)
-            .order_by(col(AttemptTable.queue_order))
-            .limit(size)
-        ).all()
-        yield from page
-        if len(page) < size:
-            return
-        after, size = page[-1][0].queue_order, min(MOST_PAGE, 2 * size)
+def _queued() -> Executable:
+    verdict = (
+        select(ReviewTable.verdict)
+        .where(ReviewTable.blueprint_id == BlueprintTable.id)
+        .where(ReviewTable.content_hash == BlueprintTable.content_hash)
+        .where(col(ReviewTable.voided_at).is_(None))
+        .order_by(col(ReviewTable.id).desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    blueprint = col(BlueprintTable.id)
+    wanted: list[Any] = [
+        col(AttemptTable.id).label("attempt_id"),
+        col(AttemptTable.queue_order),
+        col(AttemptTable.queued_at),
+        blueprint.label("blueprint_id"),
+        col(BlueprintTable.content_hash),
+        col(CampaignTable.review_mode),
+        verdict.label("verdict"),
+    ]
+    return (
+        sql_select(*wanted)
+        .join(RunTable, col(RunTable.id) == col(AttemptTable.run_id))
+        .join(BlueprintTable, blueprint == col(RunTable.blueprint_id))
+        .join(CampaignTable, col(CampaignTable.id) == col(AttemptTable.campaign_id))
+        .where(col(AttemptTable.state) == AttemptState.QUEUED.value)
+        .where(col(AttemptTable.campaign_id).in_(bindparam("campaigns", expanding=True)))
+        .where(col(AttemptTable.queue_order) > bindparam("after"))
+        .order_by(col(AttemptTable.queue_order))
+        .limit(bindparam("size"))
+    )
+
+
+# Made once: to build such a statement takes longer than to ask it.
+_WITH_ROOM, _QUEUED = _with_room(), _queued()

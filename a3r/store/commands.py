@@ -34,7 +34,7 @@ class CommandBook(Book):
             ).all()
             known = next((c for c in same if c.args == args), None)
             if known is not None:
-                return _to_row(known)
+                return to_row(known)
             record = CommandTable(
                 worker_id=worker_id,
                 attempt_id=attempt_id,
@@ -46,7 +46,7 @@ class CommandBook(Book):
             session.add(record)
             session.flush()
             _forget_old(session, worker_id)
-            return _to_row(record)
+            return to_row(record)
 
     def open_commands(self, worker_id: str) -> list[CommandRow]:
         """What the worker has not answered yet, oldest first."""
@@ -59,7 +59,7 @@ class CommandBook(Book):
                 )
                 .order_by(col(CommandTable.id))
             )
-            return [_to_row(r) for r in found]
+            return [to_row(r) for r in found]
 
     def command(self, command_id: int) -> CommandRow:
         """One command.
@@ -71,7 +71,7 @@ class CommandBook(Book):
             record = session.get(CommandTable, command_id)
             if record is None:
                 raise not_found("command", str(command_id), [])
-            return _to_row(record)
+            return to_row(record)
 
     def answer_command(
         self, command_id: int, worker_id: str, *, ok: bool, result: dict[str, Any], at: float
@@ -93,7 +93,7 @@ class CommandBook(Book):
                 record.result, record.ended_at = result, at
                 session.add(record)
                 session.flush()
-            return _to_row(record)
+            return to_row(record)
 
 
 def _forget_old(session: Session, worker_id: str) -> None:
@@ -107,5 +107,6 @@ def _forget_old(session: Session, worker_id: str) -> None:
         session.delete(record)
 
 
-def _to_row(record: CommandTable) -> CommandRow:
+def to_row(record: CommandTable) -> CommandRow:
+    """Detach."""
     return CommandRow.model_validate(record.model_dump())

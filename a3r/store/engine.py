@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.pool import QueuePool
 from sqlmodel import Session, create_engine
 
+from a3r.core.errors import StoreError
 from a3r.core.hashing import canonical_json
 from a3r.store.changes import Changes
 from a3r.store.failures import translated
@@ -39,8 +41,12 @@ class Database:
         self._reader = _engine(path, busy_timeout_s, connections=READERS, begin="BEGIN")
 
     @contextmanager
-    def write(self) -> Generator[Session]:
-        """One writing transaction: commits at the end and wakes the waiting if anything changed; an exception undoes it."""
+    def write(self, *, durable: bool = False) -> Generator[Session]:
+        """One writing transaction: commits at the end and wakes the waiting if anything changed; an exception undoes it.
+
+        A commit survives the end of this process. ``durable``: it, and every commit before it, survives a power failure too.
+        """
+        wrote = False
         with translated(self.path), Session(self._writer, expire_on_commit=False) as session:
             raw: Any = session.connection().connection.dbapi_connection
             before = raw.total_changes
@@ -49,8 +55,11 @@ class Database:
                 session.commit()
             finally:
                 # A claim that found nothing must wake nobody: those who wait for work would wake each other for ever.
-                if raw.total_changes != before:
+                wrote = raw.total_changes != before
+                if wrote:
                     self.changed.notify()
+        if durable and wrote:
+            self._sync()
 
     @contextmanager
     def read(self) -> Generator[Session]:
@@ -60,6 +69,27 @@ class Database:
             Session(self._reader, expire_on_commit=False, autoflush=False) as session,
         ):
             yield session
+
+    def _sync(self) -> None:
+        """Wait until the disk has every commit so far. Outside of the transaction: others write meanwhile, and are synced along.
+
+        With ``synchronous = NORMAL`` a commit is in the write-ahead log, which SQLite syncs only before it takes it into the
+        database; the lock files are others, so that opening and closing this one drops no lock.
+        """
+        log = self.path.with_name(f"{self.path.name}-wal")
+        try:
+            handle = os.open(log, os.O_RDONLY)
+        except FileNotFoundError:
+            return  # a file system without write-ahead logs: SQLite synced
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            raise StoreError(
+                f"the database {str(self.path)!r} cannot be written: {error.strerror}",
+                hint="check the disk and its free space, then repeat the command",
+            ) from error
+        finally:
+            os.close(handle)
 
     def close(self) -> None:
         """Let go of all connections. Safe to call twice."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlmodel import col, select
+from sqlalchemy import insert
+from sqlmodel import Session, col, select
 
 from a3r.core.errors import Conflict
 from a3r.core.types import TERMINAL_ATTEMPTS, AttemptState
@@ -34,11 +35,11 @@ class EvidenceBook(Book):
         payload = {"steps": records}
         with self._db.write() as session:
             attempt = hold(session, attempt_id, fencing, at, what="steps", payload=payload)
+            there = _bodies_of(session, attempt_id, [record["step"] for record in records])
             new: dict[int, dict[str, Any]] = {}
             for record in records:
                 number: int = record["step"]
-                found = session.get(StepTable, (attempt_id, number))
-                known = new.get(number) if found is None else found.body
+                known = there.get(number, new.get(number))
                 if known is None:
                     new[number] = record
                 elif known != record:
@@ -109,18 +110,34 @@ class EvidenceBook(Book):
             query = select(EventTable.attempt_seq).where(EventTable.attempt_id == attempt_id)
             known = set(session.exec(query).all())
             fresh = {event.seq: event for event in events if event.seq not in known}
-            for seq, event in sorted(fresh.items()):
-                session.add(
-                    EventTable(
-                        campaign_id=attempt.campaign_id,
-                        attempt_id=attempt_id,
-                        attempt_seq=seq,
-                        at=event.at,
-                        actor=event.actor,
-                        kind=event.kind,
-                        subject=attempt_id,
-                        data=event.data,
-                    )
-                )
-                session.flush()
-            return len(fresh)
+            rows = [
+                {
+                    "campaign_id": attempt.campaign_id,
+                    "attempt_id": attempt_id,
+                    "attempt_seq": seq,
+                    "at": event.at,
+                    "actor": event.actor,
+                    "kind": event.kind,
+                    "subject": attempt_id,
+                    "data": event.data,
+                }
+                for seq, event in sorted(fresh.items())
+            ]
+            if rows:
+                session.connection().execute(insert(EventTable), rows)
+            return len(rows)
+
+
+def _bodies_of(
+    session: Session, attempt_id: str, steps: Sequence[int]
+) -> dict[int, dict[str, Any]]:
+    """What is there of these steps."""
+    if not steps:
+        return {}
+    # A worker sends steps that follow each other: a range is one look, however many they are.
+    query = (
+        select(StepTable)
+        .where(StepTable.attempt_id == attempt_id)
+        .where(col(StepTable.step).between(min(steps), max(steps)))
+    )
+    return {found.step: found.body for found in session.exec(query)}

@@ -30,6 +30,13 @@ def hold(
     return attempt
 
 
+def holds(session: Session, attempt_id: str, token: int) -> bool:
+    """Whether ``hold`` would let this token pass."""
+    query = select(AttemptTable.state, AttemptTable.fencing_token)
+    found = session.exec(query.where(AttemptTable.id == attempt_id)).first()
+    return found is not None and found[0] != AttemptState.LOST.value and token == found[1] > 0
+
+
 def refuse_late(
     session: Session,
     attempt: AttemptTable,

@@ -13,7 +13,7 @@ from a3r.core.hashing import bytes_hash
 from a3r.core.ports import Clock
 from a3r.store.book import Book
 from a3r.store.engine import Database
-from a3r.store.fencing import hold
+from a3r.store.fencing import hold, holds
 
 _LOG_NAME = re.compile(r"[a-z0-9][A-Za-z0-9_-]{0,63}(\.tail)?")
 """``client``, ``server-Judge``; and ``client.tail``, the end of one that was too long to be kept whole."""
@@ -37,8 +37,12 @@ class FileBook(Book):
         """
         what = f"log {name!r}"
         payload: dict[str, Any] = {"bytes": len(data), "offset": offset}
-        with self._db.write() as session:
-            hold(session, attempt_id, fencing, self._clock.time(), what=what, payload=payload)
+        # Looked up without the lock: a log is no row, and only a refusal is written down.
+        with self._db.read() as session:
+            held = holds(session, attempt_id, fencing)
+        if not held:
+            with self._db.write() as session:
+                hold(session, attempt_id, fencing, self._clock.time(), what=what, payload=payload)
         path = self.log_path(attempt_id, name)
         with self._appending, _disk_errors(path):
             length = path.stat().st_size if path.exists() else 0

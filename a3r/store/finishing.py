@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from sqlmodel import Session, col, select
 
-from a3r.blueprints.model import Blueprint
 from a3r.core.errors import Conflict
 from a3r.core.types import (
     TERMINAL_ATTEMPTS,
@@ -20,6 +19,7 @@ from a3r.store.attempts import to_row
 from a3r.store.book import Book, fetch, note
 from a3r.store.completeness import missing_for_success
 from a3r.store.fencing import hold, refuse_late, refuse_not_finite
+from a3r.store.parsed import parsed
 from a3r.store.placement import release
 from a3r.store.rows import AttemptRow
 from a3r.store.tables import AttemptTable, BlueprintTable, EvalRoundTable, RunTable, StepTable
@@ -48,7 +48,7 @@ class FinishBook(Book):
         """
         refuse_not_finite(summary, "the summary")
         payload = {"outcome": outcome, "reason": reason, "summary": summary}
-        with self._db.write() as session:
+        with self._db.write(durable=True) as session:
             attempt = hold(session, attempt_id, fencing, at, what="finish", payload=payload)
             if AttemptState(attempt.state) in TERMINAL_ATTEMPTS:
                 if attempt.state == outcome:
@@ -77,7 +77,7 @@ def _accept(
         )
     record = fetch(session, BlueprintTable, run.blueprint_id, "blueprint")
     missing = missing_for_success(
-        Blueprint.model_validate(record.body),
+        parsed(session, record.id, record.content_hash),
         run.seed,
         steps=session.exec(
             select(StepTable.step)

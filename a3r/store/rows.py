@@ -279,7 +279,7 @@ class PendingWork(Row):
     runs_without_live_attempt: list[RunRow]
     """Runs that are not final and have no attempt under way, in order of creation."""
     attempts_by_state: dict[AttemptState, list[AttemptRow]]
-    """Every attempt of the campaign; a state without attempts is absent."""
+    """The attempts of runs that are not final, in the order of their queue; a state without attempts is absent."""
     last_heartbeat_at: float | None
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from sqlmodel import Session, col, select
+from collections.abc import Collection
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import bindparam, text
+from sqlalchemy import select as sql_select
+from sqlmodel import Session, col, func, or_, select
 
 from a3r.blueprints.model import Blueprint
 from a3r.core.errors import Conflict
@@ -15,7 +21,7 @@ from a3r.core.types import (
     RunState,
 )
 from a3r.store.attempts import cancel_queued, live_attempt
-from a3r.store.book import Book, count_rows, fetch, note, table_rows
+from a3r.store.book import Book, columns_of, count_rows, fetch, note
 from a3r.store.rows import AttemptRow, PendingWork, RunRow
 from a3r.store.tables import AttemptTable, BlueprintTable, RunTable
 
@@ -35,10 +41,14 @@ class RunBook(Book):
             )
             found = list(session.exec(query).all())
             known = {run.seed for run in found}
+            position = count_rows(session, RunTable, blueprint.campaign_id)
             for seed in Blueprint.model_validate(blueprint.body).seeds:
                 if seed not in known:
                     known.add(seed)
-                    found.append(_new_run(session, blueprint, seed, at))
+                    found.append(_new_run(blueprint, seed, position, at))
+                    position += 1
+            session.add_all(found)
+            session.flush()
             return [_to_row(run) for run in found]
 
     def runs(self, campaign_id: str) -> list[RunRow]:
@@ -91,46 +101,39 @@ class RunBook(Book):
     def pending_work(self, campaign_id: str) -> PendingWork:
         """One consistent view of what runs, what waits and when a worker was last heard."""
         with self._db.read() as session:
-            attempts = [
-                AttemptRow.model_validate(found)
-                for found in table_rows(
-                    session, AttemptTable, campaign_id, order="queue_order", without="queue_order"
-                )
-            ]
+            given = {"campaign": campaign_id}
+            found = session.connection().execute(_UNSETTLED, given).mappings()
+            attempts = [AttemptRow.model_validate(dict(row)) for row in found]
             by_state: dict[AttemptState, list[AttemptRow]] = {}
             for attempt in attempts:
                 by_state.setdefault(attempt.state, []).append(attempt)
             live = {a.run_id for a in attempts if a.state not in TERMINAL_ATTEMPTS}
-            waiting = [
-                run
-                for run in _runs(session, campaign_id)
-                if run.state not in TERMINAL_RUNS and run.id not in live
-            ]
-            beats = [a.heartbeat_at for a in attempts if a.heartbeat_at is not None]
+            beats = select(func.max(AttemptTable.heartbeat_at))
             return PendingWork(
-                runs_without_live_attempt=waiting,
+                runs_without_live_attempt=[
+                    run for run in _runs(session, campaign_id, but=_OVER) if run.id not in live
+                ],
                 attempts_by_state=by_state,
-                last_heartbeat_at=max(beats, default=None),
+                last_heartbeat_at=session.exec(
+                    beats.where(AttemptTable.campaign_id == campaign_id)
+                ).one(),
             )
 
 
-def _new_run(session: Session, blueprint: BlueprintTable, seed: int, at: float) -> RunTable:
-    run = RunTable(
+def _new_run(blueprint: BlueprintTable, seed: int, position: int, at: float) -> RunTable:
+    return RunTable(
         id=new_id("run", at),
         campaign_id=blueprint.campaign_id,
         blueprint_id=blueprint.id,
-        position=count_rows(session, RunTable, blueprint.campaign_id),
+        position=position,
         seed=seed,
         state=RunState.PENDING.value,
     )
-    session.add(run)
-    session.flush()
-    return run
 
 
-def _runs(session: Session, campaign_id: str) -> list[RunRow]:
-    found = table_rows(session, RunTable, campaign_id, order="position", without="position")
-    return [RunRow.model_validate(run) for run in found]
+def _runs(session: Session, campaign_id: str, but: Collection[str] = ()) -> list[RunRow]:
+    given = {"campaign": campaign_id, "but": list(but)}
+    return _ROWS.validate_json(session.connection().execute(_AS_JSON, given).scalar_one())
 
 
 def _end_queued(session: Session, run_id: str, reason: str, at: float) -> None:
@@ -147,3 +150,32 @@ def _end_queued(session: Session, run_id: str, reason: str, at: float) -> None:
 
 def _to_row(record: RunTable) -> RunRow:
     return RunRow.model_validate(record.model_dump(exclude={"position"}))
+
+
+def _unsettled() -> Any:
+    """Attempts of a campaign whose run has no end yet, or that have none themselves."""
+    over = select(RunTable.id).where(
+        RunTable.id == AttemptTable.run_id, col(RunTable.state).in_(_OVER)
+    )
+    live = col(AttemptTable.state).not_in([state.value for state in TERMINAL_ATTEMPTS])
+    return (
+        sql_select(*columns_of(AttemptTable, without="queue_order"))
+        .where(col(AttemptTable.campaign_id) == bindparam("campaign"))
+        .where(or_(live, ~over.exists()))
+        .order_by(col(AttemptTable.queue_order))
+    )
+
+
+_OVER = [state.value for state in TERMINAL_RUNS]
+_UNSETTLED = _unsettled()
+_ROWS = TypeAdapter(list[RunRow])
+# Thousands of rows as one value: SQLite makes the JSON and pydantic the rows, while other threads of Python go on. Row by row,
+# each would have to wait for its turn again.
+_AS_JSON = text(
+    """
+    SELECT json_group_array(json_object(
+        'id', id, 'campaign_id', campaign_id, 'blueprint_id', blueprint_id, 'seed', seed, 'state', state,
+        'accepted_attempt', accepted_attempt, 'failure', failure, 'reason', reason))
+    FROM (SELECT * FROM runs WHERE campaign_id = :campaign AND state NOT IN :but ORDER BY position)
+    """
+).bindparams(bindparam("but", expanding=True))

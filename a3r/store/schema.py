@@ -320,5 +320,10 @@ _V4 = """
 ALTER TABLE workers ADD COLUMN token_name TEXT
 """
 
-MIGRATIONS = (_V1, _V2, _V3, _V4)
+# Every heartbeat asks what its worker has not answered.
+_V5 = """
+CREATE INDEX commands_by_state ON commands (state, worker_id)
+"""
+
+MIGRATIONS = (_V1, _V2, _V3, _V4, _V5)
 VERSION = len(MIGRATIONS)

@@ -9,6 +9,7 @@ from a3r.core.clock import SystemClock
 from a3r.core.ports import Clock
 from a3r.store.amendments import AmendmentBook
 from a3r.store.attempts import AttemptBook
+from a3r.store.beats import BeatBook
 from a3r.store.blueprints import BlueprintBook
 from a3r.store.campaigns import CampaignBook
 from a3r.store.changes import Changes
@@ -45,6 +46,7 @@ class Store(
     ReviewBook,
     RunBook,
     AttemptBook,
+    BeatBook,
     ClaimableBook,
     RetryBook,
     FinishBook,

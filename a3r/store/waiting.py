@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 
 from sqlmodel import Session, col, select
 
-from a3r.blueprints.model import Blueprint
 from a3r.core.types import TERMINAL_ATTEMPTS, AttemptState, CampaignState, WorkerState
 from a3r.store.book import Book
+from a3r.store.parsed import parsed
 from a3r.store.placement import need_of
 from a3r.store.reviews import may_run
 from a3r.store.rows import RoomRow, WaitingRow
@@ -41,7 +41,7 @@ class WaitingBook(Book):
                 if taken[campaign.id] >= campaign.capacity or not may_run(session, blueprint):
                     continue
                 taken[campaign.id] += 1
-                need = need_of(Blueprint.model_validate(blueprint.body))
+                need = need_of(parsed(session, blueprint.id, blueprint.content_hash))
                 found.append(
                     WaitingRow(attempt_id=attempt.id, queued_at=attempt.queued_at, need=need)
                 )
@@ -59,7 +59,7 @@ class WaitingBook(Book):
                 .where(col(AttemptTable.state).not_in(_NOT_HELD))
             ).all()
             for attempt, blueprint in held:
-                need = need_of(Blueprint.model_validate(blueprint.body))
+                need = need_of(parsed(session, blueprint.id, blueprint.content_hash))
                 slots[str(attempt.worker_id)] += need.slots
                 gpus[str(attempt.worker_id)] += need.gpus
             workers = session.exec(

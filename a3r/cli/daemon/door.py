@@ -18,6 +18,8 @@ from a3r.hub.auth import REMOTE
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
+KEEP_ALIVE_S = 60
+"""Idle connections stay open for longer than a worker is silent: one that is closed in the moment of the next request costs that."""
 OPEN = ("/worker/v1/", "/servers/v1", "/health")
 """What may be reached from outside; commands of the person never."""
 
@@ -45,7 +47,8 @@ class Door:
             WorkspaceError: the address is not this machine's, or it is taken.
         """
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        # The protocol is named so that asyncio sends without delay, as in ``process.listen``.
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((self.host, self.port))
@@ -70,6 +73,7 @@ class Door:
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=3,
             ssl_certfile=None if self.cert is None else str(self.cert),
             ssl_keyfile=None if self.key is None else str(self.key),

@@ -223,7 +223,8 @@ def _run_server(
 def listen(workspace: Workspace) -> socket.socket:
     """Return a listening socket: on the former daemon's port if that is free, so that remote workers find us again, else on any."""
     former = read_ready(workspace.daemon)
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # asyncio sends without delay only on sockets that say that they are TCP; every answer would come 40 ms late.
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((HOST, former.port if former else 0))

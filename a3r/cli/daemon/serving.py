@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import uvicorn
+import uvloop
 
-from a3r.cli.daemon.door import Door
+from a3r.cli.daemon.door import KEEP_ALIVE_S, Door
 
 GRACE_S = 3
 THREADS = 32
-"""For looks and writes of long polls. The default, a few more than cores, would let all wait for the slowest write."""
+"""For what the person asks; the requests of workers have threads of their own (``a3r.hub.state``)."""
 
 
 class HubServer:
@@ -43,15 +44,17 @@ class HubServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
         )
         self._server = _Server(config, on_listening, before_close)
         others = [(_Server(d.config(app), _nothing, _nothing), s) for d, s in self._doors]
-        asyncio.run(self._serve(self._server, others))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve(self._server, others))
 
     async def _serve(self, server: _Server, others: list[tuple[_Server, socket.socket]]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="polls"))
+        self._loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="routes"))
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, server.end)
         # In one loop: the hub's long polls are woken in the loop that holds them.

@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from a3r.core.errors import A3RError, HubUnreachable
 from a3r.core.wire import AttemptSpec
 from a3r.testing.scripted_worker import ScriptedWorker
-from a3r.worker.hub_client import HubClient, at
+from a3r.worker.hub_client import HubClient
 
 CLAIM_WAIT_S = 2.0
 """As the real worker asks."""
 JOIN_S = 60.0
 LOG_BYTES = 16_384
+NAP_S = 0.02
+"""Between two looks of the thread that measures how late the crowd's own threads get their turn."""
 
 
 @dataclass
@@ -27,7 +28,9 @@ class Seen:
     """What the crowd measured; filled from many threads."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
-    """Kind of request -> seconds of each; ``claim`` has only those that brought an attempt."""
+    """Kind of request -> seconds of each; claims: only those that brought an attempt, a worker's first one apart."""
+    lag: list[float] = field(default_factory=list[float])
+    """Seconds by which a thread of this process that slept ``NAP_S`` came late: what the crowd itself adds to any time here."""
     played: list[str] = field(default_factory=list[str])
     """Attempts that were given out, in order of their end."""
     errors: Counter[str] = field(default_factory=Counter[str])
@@ -51,7 +54,8 @@ class Seen:
     def failed(self, error: Exception) -> None:
         """Count an error."""
         with self._lock:
-            self.errors[type(error).__name__] += 1
+            cause = type(error.__cause__).__name__ if error.__cause__ is not None else "its answer"
+            self.errors[f"{type(error).__name__} ({cause})"] += 1
 
     def done(self, attempt_id: str) -> None:
         """Note an attempt's end."""
@@ -63,8 +67,8 @@ class Seen:
 class Crowd:
     """``count`` workers with one slot each; two threads a worker, as a real one has more."""
 
-    url: str
-    token_file: Path
+    connect: Callable[[str], HubClient]
+    """A worker's name -> its way to the hub."""
     count: int
     hold_s: float
     """How long an attempt lasts."""
@@ -76,11 +80,21 @@ class Crowd:
     def start(self) -> None:
         """Begin."""
         for number in range(self.count):
-            one = _Member(self, f"crowd-{number:03}", random.Random(number))  # noqa: S311
-            for loop in (one.work, one.beat):
-                thread = threading.Thread(target=loop, daemon=True)
-                thread.start()
-                self._threads.append(thread)
+            one = _Member(self, name_of(number), random.Random(number))  # noqa: S311
+            self._begin(one.work, one.beat)
+        self._begin(self._measure_lag)
+
+    def _begin(self, *loops: Callable[[], None]) -> None:
+        for loop in loops:
+            thread = threading.Thread(target=loop, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _measure_lag(self) -> None:
+        while not self._over.is_set():
+            began = time.perf_counter()
+            self._over.wait(NAP_S)
+            self.seen.lag.append(time.perf_counter() - began - NAP_S)
 
     def stop(self) -> None:
         """Let everybody finish what they say, and end."""
@@ -93,17 +107,18 @@ class Crowd:
         """Set once it shall end."""
         return self._over
 
-    def connection(self) -> HubClient:
-        """A way to the hub of its own."""
-        return at(self.url, self.token_file)
+
+def name_of(number: int) -> str:
+    """Id of a member."""
+    return f"crowd-{number:03}"
 
 
 class _Member:
     def __init__(self, crowd: Crowd, name: str, rng: random.Random) -> None:
         self._crowd, self._rng = crowd, rng
-        self._worker = ScriptedWorker(crowd.connection(), name, inventory={"cpus": 8, "gpus": []})
+        self._worker = ScriptedWorker(crowd.connect(name), name, inventory={"cpus": 8, "gpus": []})
         self._held: AttemptSpec | None = None
-        self._step = 0
+        self._step, self._begun = 0, False
 
     def work(self) -> None:
         """Claim, hold, send everything, again and again."""
@@ -123,13 +138,13 @@ class _Member:
                 self._trouble(error)
 
     def _once(self, seen: Seen, over: threading.Event) -> None:
-        with seen.timed("claim") as drop:
+        with seen.timed("claim" if self._begun else "claim, first") as drop:
             spec = self._worker.claim(CLAIM_WAIT_S, held=[])
             if spec is None:
                 drop()
         if spec is None:
             return
-        self._held, self._step = spec, 0
+        self._held, self._step, self._begun = spec, 0, True
         self._send("events", lambda: self._worker.send_events(spec, 8))
         over.wait(self._rng.uniform(0.5, 1.5) * self._crowd.hold_s / 2)
         self._send("steps", lambda: self._worker.send_steps(spec))

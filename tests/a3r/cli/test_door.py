@@ -1,5 +1,7 @@
 """Workers of other hosts: over TLS, each with its own token, to their own routes only."""
 
+import asyncio
+import socket
 import ssl
 import stat
 import urllib.error
@@ -10,7 +12,8 @@ from typing import Any
 import pytest
 import trustme
 
-from a3r.cli.daemon.door import door_of
+from a3r.cli.daemon.door import Door, door_of
+from a3r.cli.daemon.process import listen
 from a3r.cli.daemon.starting import ensure_daemon
 from a3r.core.errors import AuthFailed, HubUnreachable, WorkspaceError
 from a3r.core.settings import Settings
@@ -69,6 +72,16 @@ def test_a_worker_comes_in_with_its_own_token_over_tls(
         register(client, "w-gpu1")
 
 
+def test_a_certificate_that_is_not_trusted_is_told_with_the_option_that_helps(
+    url: str, workspace: Workspace
+) -> None:
+    client = HubClient(fixed(url, workspace.daemon / "worker.token"))
+    with pytest.raises(HubUnreachable, match="certificate verify failed") as refused:
+        register(client, "w-gpu1")
+    assert "--ca-file" in refused.value.hint
+    client.close()
+
+
 def test_strangers_shared_tokens_and_a_persons_commands_stay_outside(
     url: str, certificates: Path, workspace: Workspace
 ) -> None:
@@ -112,3 +125,20 @@ def test_without_the_setting_there_is_no_door_and_loopback_needs_no_certificate(
     door = door_of(Settings(workers_listen="[::1]:8080"))
     assert door is not None
     assert door.url == "http://[::1]:8080"
+
+
+async def test_answers_leave_at_once_and_do_not_wait_for_more(workspace: Workspace) -> None:
+    accepted: asyncio.Queue[int] = asyncio.Queue()
+
+    async def note(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sock = writer.get_extra_info("socket")
+        accepted.put_nowait(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+        await writer.wait_closed()
+
+    for sock in (listen(workspace), Door("127.0.0.1", 0, None, None).listen()):
+        async with await asyncio.start_server(note, sock=sock):
+            _, writer = await asyncio.open_connection(*sock.getsockname())
+            assert await accepted.get() == 1
+            writer.close()
+            await writer.wait_closed()

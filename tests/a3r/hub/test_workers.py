@@ -187,6 +187,16 @@ async def test_a_stop_is_commanded_again_until_the_attempt_is_over(study: Any) -
     assert [c["kind"] for c in over] == ["forget_attempt"]
 
 
+async def test_a_waiting_heartbeat_is_answered_as_soon_as_there_is_an_order(study: Any) -> None:
+    spec = await study.claimed()
+    waiting = asyncio.create_task(study.worker("heartbeat", {**_beat(spec), "wait_s": 20}))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    study.store.request_attempt_stop(spec.attempt_id, "enough", study.clock.now)
+    reply = (await asyncio.wait_for(waiting, 5)).json()
+    assert [(c["kind"], c["reason"]) for c in reply["commands"]] == [("stop_attempt", "enough")]
+
+
 async def test_unknown_and_stale_attempts_are_to_be_stopped(study: Any) -> None:
     spec = await study.claimed()
     for changes in ({"fencing_token": 99}, {"attempt_id": "at-unknown"}):

@@ -80,6 +80,38 @@ def test_what_was_committed_survives_a_killed_process(tmp_path: Path) -> None:
         store.add_event(campaign, "w", "after", "", {}, 2.0)
 
 
+def test_the_disk_has_a_claim_before_it_is_answered_but_no_heartbeat_waits_for_it(
+    study: Any, store: Store
+) -> None:
+    # Whatever the process opens is told by its audit hooks, which stay for ever: so in a process of its own.
+    script = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from a3r.core.types import AttemptState
+        from a3r.store.store import Store
+
+        store, opened = Store.open(Path(sys.argv[1])), []
+        sys.addaudithook(lambda name, args: opened.append(str(args[0])) if name == "open" else None)
+
+        def synced():
+            count = sum(path.endswith("-wal") for path in opened)
+            opened.clear()
+            return count
+
+        claimed = store.claim_attempt("w1", 5.0, 10.0)
+        after_claim = synced()
+        token, running = claimed.fencing_token, AttemptState.RUNNING
+        store.renew(claimed.id, token, running, 1, "", 6.0, 10.0)
+        after_beat = synced()
+        store.finish_attempt(claimed.id, token, "failed", None, "x", {}, 7.0)
+        print(after_claim, after_beat, synced())
+    """)
+    store.queue_attempt(study.runs()[0].id, 1.0)
+    argv = [sys.executable, "-c", script, str(store.folder / "a3r.db")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split() == ["1", "0", "1"]
+
+
 def test_the_oldest_schema_is_brought_up_to_date_with_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "a3r.db"
     with closing(sqlite3.connect(path)) as old:

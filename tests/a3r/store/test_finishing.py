@@ -131,6 +131,27 @@ def test_a_run_accepts_at_most_one_attempt(study: Any, store: Store) -> None:
         store.set_run_state(run.id, RunState.FAILED)
 
 
+def test_what_is_pending_leaves_out_the_attempts_of_runs_that_are_settled(
+    study: Any, store: Store
+) -> None:
+    done, failing, waiting = study.runs(seeds=(1, 2, 3))
+    kept = study.claimed(done)
+    study.prove(kept)
+    study.finish(kept)
+    failed = study.claimed(failing)
+    study.finish(failed, "failed")
+    live = study.claimed(waiting)
+    work = store.pending_work(study.campaign_id)
+    found = {s: [a.id for a in attempts] for s, attempts in work.attempts_by_state.items()}
+    assert found == {AttemptState.FAILED: [failed.id], AttemptState.LEASED: [live.id]}
+    assert [run.id for run in work.runs_without_live_attempt] == [failing.id]
+    assert [(run.id, run.seed) for run in store.runs(study.campaign_id)] == [
+        (done.id, 1),
+        (failing.id, 2),
+        (waiting.id, 3),
+    ]
+
+
 def test_a_run_succeeds_only_through_an_accepted_attempt(study: Any, store: Store) -> None:
     with pytest.raises(Conflict, match="succeeds only with an attempt"):
         store.set_run_state(study.run().id, RunState.SUCCEEDED)
