@@ -183,7 +183,7 @@ async def test_held_grants_are_served_in_order_when_a_seat_comes_free(tmp_path, 
         await settle()
         assert not any(task.done() for task in waiting)
         await play_finish(service, holder)
-        first = await asyncio.wait_for(waiting[0], 5)
+        first = await asyncio.wait_for(waiting[0], 60)
         assert (first.outcome, first.step) == (GrantOutcome.GRANTED, 1)
         await settle()
         assert not waiting[1].done()
@@ -239,7 +239,7 @@ async def test_wait_step_returns_when_the_step_is_over(tmp_path, make_config):
         await settle()
         assert not waiting.done()
         assert (await play(service, "a")).accepted
-        assert (await asyncio.wait_for(waiting, 5)).step == 1
+        assert (await asyncio.wait_for(waiting, 60)).step == 1
         assert (await service.wait_step(0, 30)).step == 1
 
 

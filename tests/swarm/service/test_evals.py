@@ -25,7 +25,7 @@ async def test_the_gate_holds_train_grants_until_the_round_is_closed(tmp_path, m
         held = asyncio.create_task(take(service, "a", wait_s=30))
         await settle()
         await service.close_eval_round(EvalRoundClose(step=0, planned=1, completed=1))
-        held_grant = await asyncio.wait_for(held, 5)
+        held_grant = await asyncio.wait_for(held, 60)
         assert held_grant.outcome is GrantOutcome.GRANTED
         await ask(service, held_grant)
         await service.finish(held_grant.episode_id, FinishRequest(reward=1.0))

@@ -97,7 +97,7 @@ async def test_requests_before_the_start_are_held_and_then_served(tmp_path, make
         await settle()
         await service.configure(make_config())
         await service.start()
-        assert (await asyncio.wait_for(held, 5)).outcome is GrantOutcome.GRANTED
+        assert (await asyncio.wait_for(held, 60)).outcome is GrantOutcome.GRANTED
 
 
 @pytest.mark.every_engine
