@@ -268,12 +268,11 @@ def _absolute(path: Path | None, option: str) -> str:
 
 
 def _url(text: str) -> str:
-    if text and not text.startswith(("https://", "http://")):
-        raise HostUsage(
-            f"--hub-url {text!r} is no address.", hint="As https://hub.example.org:8443"
-        )
-    if text.startswith("http://"):
-        say("note: over http:// the worker's token travels in clear text")
+    from a3r.core.addresses import trouble_with
+
+    wrong = trouble_with(text, here=False) if text else None
+    if wrong is not None:
+        raise HostUsage(f"--hub-url {text!r}: {wrong[0]}.", hint=wrong[1])
     return text
 
 

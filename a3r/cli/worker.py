@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from a3r.worker.hub_client import HubClient
 
 Json = dict[str, Any]
+TOKEN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")
 
 
 class WorkerUsage(A3RError):
@@ -120,6 +122,7 @@ def _office(gpus: str | None, *, of_job: bool) -> GpuOffice:
 
 
 def _hub(ws: Any, url: str | None, token_file: Path | None, ca_file: Path | None) -> HubClient:
+    from a3r.core.addresses import trouble_with
     from a3r.hub.ready import READY_FILE
     from a3r.hub.tokens import WORKER_TOKEN_FILE
     from a3r.worker.hub_client import HubClient, at, from_ready_file, read_token
@@ -133,8 +136,9 @@ def _hub(ws: Any, url: str | None, token_file: Path | None, ca_file: Path | None
             "--hub needs --token-file.",
             hint="`a3r worker token NAME --to FILE` where the hub is makes one; copy it to this host.",
         )
-    if ca_file is not None and not os.access(ca_file, os.R_OK):
-        raise WorkerUsage(f"--ca-file {str(ca_file)!r} cannot be read.", hint="It is a PEM file.")
+    if (wrong := trouble_with(url)) is not None:
+        raise WorkerUsage(f"--hub {url!r}: {wrong[0]}.", hint=wrong[1])
+    _check_ca(ca_file)
     try:
         read_token(token_file)
     except (OSError, ValueError) as error:
@@ -143,6 +147,19 @@ def _hub(ws: Any, url: str | None, token_file: Path | None, ca_file: Path | None
             hint="The file holds the worker token alone.",
         ) from error
     return at(url, token_file, ca_file=ca_file)
+
+
+def _check_ca(ca_file: Path | None) -> None:
+    import ssl
+
+    try:
+        if ca_file is not None:
+            ssl.create_default_context(cafile=str(ca_file))
+    except (OSError, ValueError) as error:  # ssl's errors are OSErrors
+        raise WorkerUsage(
+            f"--ca-file {str(ca_file)!r} holds no certificate that can be read: {error}.",
+            hint="It is a PEM file, as `openssl x509 -in FILE -text` reads it.",
+        ) from error
 
 
 def list_workers(as_json: JsonOption = False) -> None:
@@ -187,15 +204,28 @@ def token(
 
         if to is None and not revoke:
             raise WorkerUsage("A token needs a file.", hint="Add --to FILE, or --revoke.")
+        if not TOKEN_NAME.match(name):
+            raise WorkerUsage(
+                f"{name!r} can not be the name of a token.",
+                hint="Letters, digits, dot, dash, underscore and @, 100 at most, as gpu1.",
+            )
+        target = Path(to or "")
+        if not revoke and (target.is_dir() or not os.access(target.absolute().parent, os.W_OK)):
+            raise WorkerUsage(f"--to {str(target)!r} can not be written.", hint="It is a file.")
         with hub_client() as client:
             if revoke:
                 body = client.delete(f"worker-tokens/{segment(name)}")
                 emit(body, [f"the token {name!r} opens nothing any more"], as_json=as_json)
                 return
             body = client.post("worker-tokens", {"name": name})
-        secret = str(body.pop("token"))
-        target = Path(to or "")
-        write_private(target, secret)
+            try:
+                write_private(target, str(body.pop("token")))
+            except OSError as error:  # nobody has it: the name is free again
+                client.delete(f"worker-tokens/{segment(name)}")
+                raise WorkerUsage(
+                    f"{str(target)!r} can not be written: {error.strerror}.",
+                    hint="No token was made.",
+                ) from error
         emit({**body, "file": str(target)}, [f"the token {name!r} is in {target}"], as_json=as_json)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from a3r.core.addresses import is_loopback, trouble_with
 from a3r.core.errors import PoolRefused
 from a3r.core.pools import PoolKind, PoolOptions
 
@@ -63,6 +63,9 @@ def checked(kind: PoolKind, options: PoolOptions, door_url: str = "") -> PoolOpt
         raise PoolRefused(
             "the cluster's machines cannot reach this hub: it listens on loopback", hint=REACH_HINT
         )
+    wrong = trouble_with(found.hub_url, here=False) if found.hub_url else None
+    if wrong is not None:
+        raise PoolRefused(f"--hub-url {found.hub_url!r}: {wrong[0]}", hint=wrong[1])
     return found.model_copy(update={"hub_url": url})
 
 
@@ -96,8 +99,4 @@ def is_here(kind: PoolKind, options: PoolOptions) -> bool:
         return True
     if kind is not PoolKind.RAY:
         return False
-    host = urlsplit(options.address).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback(urlsplit(options.address).hostname or "")

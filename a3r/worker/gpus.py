@@ -54,6 +54,11 @@ class GpuOffice:
         indices = set(wanted)
         return [g.index for g in self._read() if g.index in indices and not is_free(g)]
 
+    def absent(self) -> list[int]:
+        """GPUs that a person gave to this worker and that the host does not have, or that fell off its bus."""
+        there = {g.index for g in self._read()}
+        return sorted((self.allowed or frozenset()) - there)
+
     def readings(self) -> list[GpuReading]:
         """What is measured now of the GPUs that this worker may use; empty when the driver does not answer."""
         return self._read()

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import urllib3
 from pydantic import BaseModel
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, SSLError
 
 from a3r.core import errors as error_module
 from a3r.core.errors import A3RError, HubUnreachable
@@ -134,10 +134,7 @@ class HubClient:
             self._where = None
             # Idle connections are to the same hub: held on to, they keep the ssh of a daemon that is gone from ending.
             self._pool.clear()
-            raise HubUnreachable(
-                f"The hub at {url} does not answer ({type(error).__name__}).",
-                hint="The worker goes on and tries again.",
-            ) from error
+            raise _unreachable(url, error) from error
         if response.status >= 400:
             raise self._error(response.status, response.data)
         return response.data
@@ -158,6 +155,14 @@ class HubClient:
         )
         ids = {key: value for key, value in details.items() if key not in ("message", "hint")}
         return cls(str(told.get("message", status)), hint=str(told.get("hint", "")), **ids)
+
+
+def _unreachable(url: str, error: Exception) -> HubUnreachable:
+    why, hint = type(error).__name__, "The worker goes on and tries again."
+    if isinstance(error, SSLError):
+        why = f"{why}: {str(error)[:200]}"
+        hint = "Is --ca-file the certificate (or its authority) that the daemon shows? " + hint
+    return HubUnreachable(f"The hub at {url} does not answer ({why}).", hint=hint)
 
 
 def fixed(url: str, token_file: Path) -> Callable[[], tuple[str, str]]:

@@ -103,6 +103,9 @@ def _work(
     logger.info(
         "worker %s works with %d slots in %s", settings.worker_id, settings.slots, settings.home
     )
+    if settings.gpus is not None and (absent := settings.gpus.absent()):
+        names = ", ".join(map(str, absent))
+        logger.warning("this host shows no GPU %s, which --gpus names: they are not offered", names)
     presence = Presence(lock_file(settings.home))
     while not asked.once.wait(LOOK_S):
         if presence.gone():

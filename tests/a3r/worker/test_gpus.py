@@ -46,6 +46,14 @@ def test_a_silent_driver_means_no_gpu_and_a_person_may_give_only_some():
     assert office.offer(held=()) == ([], [])
 
 
+def test_a_gpu_that_was_given_and_is_not_there_is_named():
+    gpus = FakeGpus(2)
+    assert GpuOffice(gpus, allowed=parse_indices("1,7")).absent() == [7]
+    assert GpuOffice(gpus).absent() == []
+    gpus.silent = "the driver does not answer"
+    assert GpuOffice(gpus, allowed=parse_indices("1,7")).absent() == [1, 7]
+
+
 @pytest.mark.parametrize("text", ["", "a", "3-1", "1,,2", "-1", "0-", "1.5", "²"])
 def test_a_list_of_gpus_that_is_none_is_refused(text):
     with pytest.raises(ValueError, match="0-3,6"):

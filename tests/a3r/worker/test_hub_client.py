@@ -105,6 +105,15 @@ def test_a_hub_that_moved_is_found_again_by_its_ready_record(server, token_file,
     hub.close()
 
 
+def test_a_hub_whose_tls_is_not_as_expected_is_told_with_the_option_that_helps(server, token_file):
+    hub = HubClient(fixed(url(server).replace("http:", "https:"), token_file))
+    with pytest.raises(HubUnreachable, match="SSL") as refused:
+        hub.claim(ClaimRequest(worker_id="w", free_slots=1))
+    assert "--ca-file" in refused.value.hint
+    assert server.asked == []
+    hub.close()
+
+
 def test_a_token_file_holds_the_bare_token_or_the_hubs_table(token_file, tmp_path):
     bare = tmp_path / "token"
     bare.write_text("bare\n")
