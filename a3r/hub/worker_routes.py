@@ -35,6 +35,7 @@ from a3r.hub.enlisting import add_enlisting, join_pool
 from a3r.hub.heartbeats import add_heartbeat
 from a3r.hub.refusals import RequestInvalid
 from a3r.hub.said import said
+from a3r.hub.seats import refuse_second
 from a3r.hub.state import Hub
 from a3r.hub.tokens import Role
 from a3r.store.rows import AttemptRow, BlueprintRow
@@ -61,6 +62,7 @@ def _add_life(router: APIRouter, hub: Hub) -> None:
         """Introduce a worker, or the same worker after a restart."""
         as_worker(hub, http, request.worker_id)
         _refuse_other_protocol(request)
+        refuse_second(hub, request)
         hub.store.upsert_worker(
             request.worker_id,
             request.host,
@@ -70,6 +72,7 @@ def _add_life(router: APIRouter, hub: Hub) -> None:
             hub.clock.time(),
             token_name_of(http),
         )
+        hub.hear(request.worker_id)
         join_pool(hub, http, request)
         return WorkerWelcome(
             worker_id=request.worker_id,

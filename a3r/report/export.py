@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # verifying a folder needs no database library
 
 PAGE = 1000
 PACKAGES = ("a3r", "torch", "numpy", "scipy", "matplotlib", "pydantic", "sqlmodel", "tokenizers")
-PRIVATE = frozenset({"host", "hostname", "user", "cwd", "path", "home"})
+PRIVATE = frozenset({"host", "hostname", "user", "cwd", "path", "home", "seat"})
 
 
 def records_from_store(

@@ -65,6 +65,12 @@ class WorkerBook(Book):
             record = session.get(WorkerTable, worker_id)
             return WorkerState.ACTIVE if record is None else WorkerState(record.state)
 
+    def worker(self, worker_id: str) -> WorkerRow | None:
+        """A worker as it last registered; None if it never did."""
+        with self._db.read() as session:
+            record = session.get(WorkerTable, worker_id)
+            return None if record is None else WorkerRow.model_validate(record.model_dump())
+
     def workers(self) -> list[WorkerRow]:
         """All workers that ever registered, in order of id."""
         with self._db.read() as session:

@@ -52,12 +52,13 @@ class FakeAttempt:
 
 
 class FakeHub:
-    """Implements ``a3r.core.ports.Hub``. ``away = True`` plays a hub that does not answer."""
+    """Implements ``a3r.core.ports.Hub``. ``away = True`` plays a hub that does not answer, ``second`` one that has such a worker."""
 
     def __init__(self, *, heartbeat_s: float = 0.5, lease_s: float = 15.0) -> None:
         """An empty hub."""
         self.heartbeat_s, self.lease_s = heartbeat_s, lease_s
-        self.away = False
+        self.away = self.second = False
+        self.beats = 0
         self.epoch = "epoch-1"
         self.workers: dict[str, WorkerRegistration] = {}
         self.attempts: dict[str, FakeAttempt] = {}
@@ -95,6 +96,8 @@ class FakeHub:
     def register(self, request: WorkerRegistration) -> WorkerWelcome:
         """Note the worker."""
         with self._here():
+            if self.second:
+                raise Conflict("There is such a worker: this one's folder must be a copy.")
             self.workers[request.worker_id] = request
             return WorkerWelcome(
                 worker_id=request.worker_id,
@@ -120,6 +123,7 @@ class FakeHub:
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
         """Note the reports; answer with commands. Does not wait."""
         with self._here():
+            self.beats += 1
             self.troubles[request.worker_id] = request.trouble
             commands: list[Command] = []
             for report in request.attempts:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import socket
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from a3r.core.errors import WorkspaceError
+from a3r.core.hashing import content_hash
 from a3r.core.ids import new_id
 from a3r.worker.gpus import GpuOffice
 from a3r.worker.processes import read_json
@@ -64,6 +66,7 @@ def worker_lock(home: Path) -> Generator[str]:
 def inventory(home: Path, gpus: GpuOffice | None = None) -> dict[str, Any]:
     """What the host offers: cores, memory, disk, GPUs, system, versions. JSON values; None = could not be found out."""
     found: dict[str, Any] = {
+        "seat": seat(home),
         "cpus": usable_cpus(),
         "gpus": gpus.inventory() if gpus is not None else [],
         "system": platform.platform(),
@@ -77,6 +80,17 @@ def inventory(home: Path, gpus: GpuOffice | None = None) -> dict[str, Any]:
     with suppress(OSError):
         found["disk_free_bytes"] = shutil.disk_usage(home).free
     return json.loads(json.dumps(found))
+
+
+def seat(home: Path) -> str:
+    """Where this worker's folder lies, as 16 hex digits: another on a copy of the folder, the same after a restart.
+
+    Of the host's name, the folder's path and the kernel's start: a cloned machine has the first two.
+    """
+    boot = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
+    return content_hash([socket.gethostname(), str(home.resolve()), boot])[:16]
 
 
 def _software() -> dict[str, str | None]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from a3r.core.clock import SystemClock
-from a3r.core.errors import A3RError, HubUnreachable
+from a3r.core.errors import A3RError, Conflict, HubUnreachable
 from a3r.core.ports import Clock, Hub, Terminal
 from a3r.core.types import FailureClass, WorkerState
 from a3r.core.wire import (
@@ -77,6 +77,8 @@ class Worker:
         """Set when there is evidence that should not wait for the next pass."""
         self._hub_is_back = threading.Event()
         self._registered = False
+        self._unwelcome = False
+        """The hub refused its registration: it speaks only of attempts that it has."""
         self.wanted = WorkerState.ACTIVE
         """What a person wants of this worker, as the hub last said."""
         self._heartbeat_s = 2.0
@@ -331,19 +333,22 @@ class Worker:
 
     def _register(self) -> None:
         s = self.settings
-        welcome = self._hub.register(
-            WorkerRegistration(
-                worker_id=s.worker_id,
-                host=s.host,
-                pid=s.pid,
-                slots=s.slots,
-                inventory=s.inventory,
-                pool=s.pool,
-                pool_job=s.pool_job,
-            )
+        told = WorkerRegistration(
+            worker_id=s.worker_id,
+            host=s.host,
+            pid=s.pid,
+            slots=s.slots,
+            inventory=s.inventory,
+            pool=s.pool,
+            pool_job=s.pool_job,
         )
+        try:
+            welcome = self._hub.register(told)
+        except Conflict:
+            self._unwelcome = True
+            raise
         self._heartbeat_s, self._epoch = welcome.heartbeat_s, welcome.hub_epoch
-        self._registered = True
+        self._registered, self._unwelcome = True, False
 
     def _heartbeat_forever(self) -> None:
         contact = Contact("heartbeats", most_s=MOST_HEARTBEAT_GAP_S)
@@ -361,6 +366,8 @@ class Worker:
 
     def _beat(self) -> list[Command]:
         reports = [job.runner.report() for job in self._all_jobs() if not job.uplink.over]
+        if self._unwelcome and not reports:
+            return []  # what the hub says is for another worker
         reply = self._hub.heartbeat(
             HeartbeatRequest(
                 worker_id=self.settings.worker_id,

@@ -1,4 +1,5 @@
 import os
+import re
 import threading
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from a3r.core.errors import WorkspaceError
 from a3r.testing.waiting import retry_until as until
 from a3r.worker.folder import Memo
-from a3r.worker.identity import worker_lock
+from a3r.worker.identity import inventory, seat, worker_lock
 from a3r.worker.job import Job, WorkerSettings
 from a3r.worker.main import Asked, run_worker
 from a3r.worker.processes import ProcessState, count_owned
@@ -34,6 +35,24 @@ def test_two_workers_on_one_workspace_refuse(tmp_path):
         second.__enter__()
     with worker_lock(tmp_path) as again:
         assert again == first  # the same worker, restarted
+
+
+def test_a_seat_is_the_folders_and_no_secret(tmp_path):
+    (tmp_path / "copy").mkdir()
+    assert seat(tmp_path) == seat(tmp_path / "copy" / "..") != seat(tmp_path / "copy")
+    assert re.fullmatch("[0-9a-f]{16}", seat(tmp_path))
+    assert inventory(tmp_path)["seat"] == seat(tmp_path)
+
+
+def test_a_worker_whose_registration_is_refused_says_nothing_in_the_others_name(lab, caplog):
+    lab.hub.second = True
+    lab.worker()
+    until(lambda: "must be a copy" in caplog.text)
+    beats = lab.hub.beats
+    lab.hub.second = False
+    until(lambda: lab.hub.workers, 20)
+    assert beats <= 1  # one that was on its way
+    until(lambda: lab.hub.beats > beats)
 
 
 def test_a_workspace_that_is_no_folder_is_told_in_words(tmp_path):
