@@ -11,13 +11,13 @@ set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
 VENV=${VENV:-.venv}
-TORCH_INDEX_URL=${TORCH_INDEX_URL:-https://download.pytorch.org/whl/cpu}
 venv_python=$VENV/bin/python
 requirements=(-c constraints.txt -e '.[all,dev]')
 if [ "${1:-}" = --unpinned ]; then requirements=(-e '.[all,dev,docs,loggers,datasets,pools]'); fi
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
+. scripts/torch.sh
 can_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
 apt_install() {
   say "installing $* with apt-get"
@@ -75,42 +75,6 @@ upgrade_old_pip() {
   pip_install --upgrade 'pip>=23'
 }
 
-has_gpu() {
-  # nvidia-smi asks the driver; an installed toolkit (nvcc) says nothing about a device.
-  case "$(nvidia-smi -L 2>/dev/null || true)" in "GPU "*) return 0 ;; *) return 1 ;; esac
-}
-
-plain_wheel_is_cpu() {
-  local url
-  url=$("$venv_python" -m pip install -qq --dry-run --no-deps --report - "$1" 2>/dev/null |
-    "$venv_python" -c 'import json, sys
-print(json.load(sys.stdin)["install"][0]["download_info"]["url"])' 2>/dev/null) || return 1
-  case "$url" in *+cpu* | *%2Bcpu* | *%2bcpu*) return 0 ;; *) return 1 ;; esac
-}
-
-install_torch() {
-  # --no-deps: torch's own requirements come with the project's, from the ordinary index.
-  local pin
-  pin=$(sed -n 's/^\(torch==[^+ ]*\).*/\1/p' constraints.txt)
-  [ -n "$pin" ] || fail "constraints.txt has no line 'torch==VERSION'."
-  if "$venv_python" -c 'import importlib.metadata as m, sys
-sys.exit(m.version("torch").split("+")[0] != sys.argv[1])' "${pin#torch==}" 2>/dev/null; then
-    return
-  fi
-  if [ "$(uname -s)" != Linux ]; then
-    say "installing $pin"
-  elif has_gpu; then
-    say "installing $pin for the GPU that nvidia-smi reports"
-  elif plain_wheel_is_cpu "$pin"; then
-    say "installing $pin (the configured package index offers a CPU build)"
-  else
-    say "installing $pin, CPU build, from $TORCH_INDEX_URL"
-    if pip_install --no-deps --retries 1 --index-url "$TORCH_INDEX_URL" "$pin"; then return; fi
-    say "that index did not work; taking the default build, which may bring CUDA (several GB)"
-  fi
-  pip_install --no-deps "$pin"
-}
-
 ensure_tmux() {
   if command -v tmux >/dev/null 2>&1; then return; fi
   if can_apt && apt_install tmux; then return; fi
@@ -118,7 +82,7 @@ ensure_tmux() {
   say "skipped and the demo goes on. To have it: 'apt-get install tmux' or 'brew install tmux'."
 }
 
-stamp=$VENV/.stamp-$(cat pyproject.toml constraints.txt scripts/setup.sh | cksum | tr ' ' '-')
+stamp=$VENV/.stamp-$(cat pyproject.toml constraints.txt scripts/setup.sh scripts/torch.sh | cksum | tr ' ' '-')
 if [ -f "$stamp" ] && has_usable_venv; then
   say "$VENV is up to date"
   exit 0
@@ -126,7 +90,7 @@ fi
 has_usable_venv || create_venv
 rm -f "$VENV"/.stamp-*
 upgrade_old_pip
-install_torch
+install_torch constraints.txt
 say "installing the project and its requirements (minutes on a slow link; log: $VENV/setup.log)"
 pip_install "${requirements[@]}"
 ensure_tmux
