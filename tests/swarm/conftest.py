@@ -7,18 +7,14 @@ back to weights of before says ``every_engine(anew=True)`` and has its own boots
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
-from swarm.server.engine.host import EngineHost
-from swarm.server.engine_verl.placement import NONCE
+from swarm.cli.serve import engine_factory
 from swarm.testing.engines import serving_on
 from swarm.testing.lent_engine import Lender
 
-MADE: dict[str, Callable[[], EngineHost]] = {
-    "torch": EngineHost,
-    "verl": lambda: EngineHost("swarm.server.engine_verl.child", {NONCE: "every-engine"}),
-}
 ENGINES = [
     "toy",
     pytest.param("torch", marks=pytest.mark.slow),
@@ -32,23 +28,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def lenders() -> Iterator[dict[str, Lender]]:
+def lender_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Lender]]:
+    """Name -> who lends that engine, made as `swarm serve` makes it."""
+    make = engine_factory(tmp_path_factory.mktemp("every-engine"))
     made: dict[str, Lender] = {}
-    yield made
-    for lender in made.values():
-        lender.close()
+
+    def lender(name: str) -> Lender:
+        if name not in made:
+            made[name] = Lender(name, partial(make, name))
+        return made[name]
+
+    yield lender
+    for one in made.values():
+        one.close()
 
 
 @pytest.fixture(autouse=True)
-def engine(request: pytest.FixtureRequest, lenders: dict[str, Lender]) -> Iterator[str]:
+def engine(request: pytest.FixtureRequest, lender_of: Callable[[str], Lender]) -> Iterator[str]:
     """The name of the engine that this test's services run on."""
     name: str = getattr(request, "param", "toy")
-    if name != "toy" and name not in lenders:
-        lenders[name] = Lender(name, MADE[name])
     if name == "toy":
         yield name
         return
     mark = request.node.get_closest_marker("every_engine")
-    lenders[name].sharing = not mark.kwargs.get("anew", False)
-    with serving_on(lenders[name]):
+    lender = lender_of(name)
+    lender.sharing = not mark.kwargs.get("anew", False)
+    with serving_on(lender):
         yield name
