@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from a3r.worker.attempt import AttemptRunner
+from a3r.worker.contact import Contact
 from a3r.worker.endings import Endings
 from a3r.worker.fitness import free_bytes
 from a3r.worker.gpus import GpuOffice
-from a3r.worker.uplink import AttemptUplink, Backoff
+from a3r.worker.uplink import AttemptUplink
 
 TICK_S = 0.5
 CALM_TICKS = 10
@@ -26,10 +27,11 @@ class Job:
     runner: AttemptRunner
     uplink: AttemptUplink
     slots: int
+    sending: Contact
+    """How sending its evidence goes."""
     thread: threading.Thread | None = None
     endings: Endings = field(default_factory=Endings)
     """Wakes the thread when a process of the attempt ends."""
-    backoff: Backoff = field(default_factory=Backoff)
     send_after: float = 0.0
     """Monotonic seconds before which its evidence is not sent again."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from a3r.core.clock import SystemClock
-from a3r.core.errors import A3RError, Conflict, HubUnreachable
+from a3r.core.errors import A3RError, Conflict
 from a3r.core.ports import Clock, Hub, Terminal
 from a3r.core.types import FailureClass, WorkerState
 from a3r.core.wire import (
@@ -221,7 +221,8 @@ class Worker:
         if adopted and not runner.finished:
             logger.info("taking up %s in phase %s", runner.spec.attempt_id, runner.memo.phase)
             runner.events.add("worker", "adopted", phase=runner.memo.phase)
-        job = Job(runner, uplink, runner.blueprint.resources.slots)
+        sending = Contact(f"{runner.spec.attempt_id}: sending its evidence", tells_away=False)
+        job = Job(runner, uplink, runner.blueprint.resources.slots, sending)
         with self._guard:
             self._jobs[runner.spec.attempt_id] = job
         if not runner.finished:
@@ -413,12 +414,9 @@ class Worker:
                 continue
             try:
                 job.uplink.send()
-                job.backoff.worked()
-            except HubUnreachable:
-                job.send_after = time.monotonic() + job.backoff.failed()
-            except (A3RError, OSError, ValueError):
-                logger.exception("%s: evidence was not sent", job.runner.spec.attempt_id)
-                job.send_after = time.monotonic() + job.backoff.failed()
+                job.sending.worked()
+            except (A3RError, OSError, ValueError) as error:
+                job.send_after = time.monotonic() + job.sending.failed(error)
             if job.uplink.over and job.runner.finished:
                 with self._guard:
                     self._jobs.pop(job.runner.spec.attempt_id, None)

@@ -34,6 +34,18 @@ def test_another_reason_is_another_line_with_what_to_do_and_no_traceback(caplog)
     assert [r.exc_info for r in caplog.records] == [None, None]
 
 
+def test_where_another_loop_tells_of_the_hub_only_other_troubles_are_told(caplog):
+    caplog.set_level(logging.INFO, LOGGER)
+    contact = Contact("sending", tells_away=False)
+    assert [contact.failed(HubUnreachable("no answer")) for _ in range(3)] == [1, 2, 4]
+    assert not contact.worked()
+    assert caplog.records == []
+    for _ in range(3):
+        contact.failed(OSError(28, "No space left on device"))
+    assert contact.worked()
+    assert [r.levelname for r in caplog.records] == ["ERROR", "INFO"]
+
+
 def test_a_fault_of_our_own_keeps_its_traceback(caplog):
     contact = Contact("heartbeats")
     contact.failed(ValueError("broken"))

@@ -6,6 +6,7 @@ import pytest
 
 from a3r.core.errors import WorkspaceError
 from a3r.testing.waiting import retry_until as until
+from a3r.worker.contact import Contact
 from a3r.worker.folder import Memo
 from a3r.worker.identity import inventory, seat, worker_lock
 from a3r.worker.job import Job, WorkerSettings
@@ -124,6 +125,6 @@ def test_an_attempt_whose_end_cannot_be_written_yet_is_ended_when_it_can(lab):
             """Nothing is open."""
 
     runner = Runner()
-    worker._run(Job(runner, None, 1))
+    worker._run(Job(runner, None, 1, Contact("sending")))
     assert runner.memo.phase == "stopping"
     assert runner.ticks == 13
