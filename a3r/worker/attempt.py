@@ -14,10 +14,11 @@ from a3r.core.errors import A3RError, BlueprintError, HubUnreachable
 from a3r.core.ports import Clock
 from a3r.core.types import AttemptState, FailureClass
 from a3r.core.wire import AttemptReport
+from a3r.worker.clusters import reap_clusters
 from a3r.worker.collect import ServerEnd, check_other, check_proof, finish_report, proof
 from a3r.worker.containers import reap
 from a3r.worker.deadlines import overdue
-from a3r.worker.environments import specs_of
+from a3r.worker.environments import Environments, specs_of
 from a3r.worker.events import EventLog
 from a3r.worker.failures import classify
 from a3r.worker.folder import AttemptFolder
@@ -269,6 +270,9 @@ class AttemptRunner:
             return 0
         return reap(self.spec.nonce, self._launcher.environ.get("PATH"))
 
+    def _environments(self) -> Environments:
+        return Environments(self.folder.path.parents[1], self._launcher.environ)
+
     def _measure_gpus(self) -> None:
         """Say whether the GPUs are free again; the hub's table is no proof, and a person may have to look."""
         gpus = self.spec.gpus
@@ -288,6 +292,8 @@ class AttemptRunner:
         left = sum(process.sweep() for process in orphaned)
         left += sweep({NONCE: self.spec.nonce}) + self._end_containers()
         self.events.add("worker", "processes_gone", leftovers_ended=left)
+        for name, told in reap_clusters(self.folder, self.blueprint, self._environments()).items():
+            self.events.add("worker", "cluster_reaped", server=name, **told)
         self._measure_gpus()
         for log in sorted((self.folder.path / "logs").glob("*.log")):
             keep_tail(log)

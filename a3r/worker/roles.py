@@ -28,6 +28,7 @@ from a3r.worker.members import (
 from a3r.worker.places import Place, Placed, put, write_record
 from a3r.worker.prepare import client_tree
 from a3r.worker.processes import Launcher, Process
+from a3r.worker.site_settings import site_settings
 from a3r.worker.supervisor import write_json
 
 CLIENT_GRACE_S = 5.0
@@ -82,6 +83,8 @@ class Starter:
             gpus=share_gpus(self.blueprint, self.spec.gpus)[server.name],
         )
         placed = put(self.folder, self.environments, place, argv)
+        site = site_settings(self.launcher.environ)
+        placed.env.update({k: v for k, v in site.items() if k not in placed.env})
         placed.env.update(memo.extra_env.get(member.role, {}))
         return self._start(member.role, placed, cwd=self.folder.path, grace_s=SERVER_GRACE_S)
 
