@@ -86,6 +86,7 @@ def build_blueprints(
             train=train_config(goal, row.factors, blueprint_name(row.factors, stage), goal_dir),
             model_fingerprint=fingerprints[cell.model],
             gpus=cell.resources.gpus,
+            environment=cell.server_environment,
         )
         out.append(_blueprint(goal, plan, row, stage, cell, clients[cell.task], server))
     return out

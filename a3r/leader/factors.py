@@ -2,7 +2,8 @@
 
 A goal may use the field's short names (``train_batch_size``), any dotted path of ``TrainConfig`` (``algorithm.clip_high``), the
 cell's ``model`` and ``task``, and blueprint fields outside the training configuration: ``client.arguments.<name>`` (limits of the
-environment, for example), ``client.environment.<field>``, ``client.sandbox.<field>``, ``limits.<field>``, ``resources.<field>``.
+environment, for example), ``client.environment.<field>``, ``client.sandbox.<field>``, ``server.environment.<field>``,
+``limits.<field>``, ``resources.<field>``.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ ARGUMENTS = "client.arguments."
 OUTSIDE: dict[str, type[BaseModel]] = {
     "client.environment.": EnvironmentSpec,
     "client.sandbox.": SandboxSpec,
+    "server.environment.": EnvironmentSpec,
     "limits.": Limits,
     "resources.": Resources,
 }

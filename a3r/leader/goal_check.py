@@ -10,6 +10,7 @@ from a3r.core.errors import GoalError
 from a3r.leader.factors import ARGUMENTS, path_of
 from a3r.leader.goal import GoalSpec
 from a3r.leader.goal_cost import estimated_episodes, estimated_runs, llm_text, most_gpu_hours
+from a3r.leader.goal_engines import engine_warnings
 from a3r.leader.goal_parsing import goal_file, goal_text, parse_goal
 from a3r.leader.goal_power import resolution
 from a3r.leader.goal_words import understood
@@ -86,7 +87,12 @@ def check_spec(spec: GoalSpec, file: Path) -> GoalCheck:
 
 def warnings(spec: GoalSpec, runs: tuple[int, int]) -> list[str]:
     """What is allowed but odd."""
-    return [*_of_the_study(spec), *_of_the_budget(spec, runs), *_of_the_place(spec)]
+    return [
+        *_of_the_study(spec),
+        *_of_the_budget(spec, runs),
+        *engine_warnings(spec),
+        *_of_the_place(spec),
+    ]
 
 
 def _of_the_study(spec: GoalSpec) -> list[str]:

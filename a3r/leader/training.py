@@ -15,6 +15,11 @@ from a3r.leader.model_files import BUILTIN, find_model
 from a3r.leader.tasks import TASKS
 from swarm.protocol.config import TrainConfig
 
+PATIENCE: dict[str, dict[str, float]] = {
+    "verl": {"max_time_s": 86_400, "first_step_deadline_s": 3_600, "stall_deadline_s": 3_600},
+}
+"""Limits by engine, where a blueprint's own defaults would end what is well: a cluster boots and steps in minutes."""
+
 
 @dataclass(frozen=True)
 class CellSettings:
@@ -29,6 +34,7 @@ class CellSettings:
     """For the client, besides what the campaign itself gives it."""
     environment: EnvironmentSpec = field(default_factory=EnvironmentSpec)
     """Of the client."""
+    server_environment: EnvironmentSpec = field(default_factory=EnvironmentSpec)
     sandbox: SandboxSpec = field(default_factory=SandboxSpec)
     limits: Limits = field(default_factory=Limits)
     resources: Resources = field(default_factory=Resources)
@@ -57,10 +63,20 @@ def cell_settings(goal: GoalSpec, factors: dict[str, Scalar]) -> CellSettings:
             k.removeprefix(ARGUMENTS): v for k, v in outside.items() if k.startswith(ARGUMENTS)
         },
         environment=EnvironmentSpec.model_validate({**python, **client.get("environment", {})}),
+        server_environment=EnvironmentSpec.model_validate(
+            tree.get("server", {}).get("environment", {})
+        ),
         sandbox=SandboxSpec.model_validate(client.get("sandbox", {})),
-        limits=Limits.model_validate(tree.get("limits", {})),
+        limits=Limits.model_validate(
+            {**PATIENCE.get(str(training.get("engine")), {}), **tree.get("limits", {})}
+        ),
         resources=Resources.model_validate(tree.get("resources", {})),
     )
+
+
+def training_tree(cell: CellSettings) -> dict[str, Any]:
+    """The cell's part of a ``TrainConfig``, by sections."""
+    return nested(dict(cell.training))
 
 
 def train_config(
@@ -68,7 +84,7 @@ def train_config(
 ) -> TrainConfig:
     """The training configuration of one cell. Training waits for the evaluation of version 0 and for the declared ones."""
     cell = cell_settings(goal, factors)
-    tree = nested(dict(cell.training))
+    tree = training_tree(cell)
     name = cell.model
     model = name if name.startswith(BUILTIN) else str(find_model(name, goal_dir))
     tree.setdefault("model", {})["path"] = model
