@@ -78,6 +78,11 @@ def _settle_and_queue(tick: Tick, blueprints: list[BlueprintRow], runs: list[Run
         if not attempts and room <= 0:
             continue  # most runs of a large stage
         limit = blueprint.blueprint.limits.max_attempts
+        if attempts and attempts[-1].stop_reason is not None:
+            # However the attempt came to its end (its host may be lost): nobody wants another one.
+            _end(tick, run, RunState.CANCELLED, attempts[-1].stop_reason)
+            changed = True
+            continue
         if blueprint.review is ReviewStatus.REJECTED:
             continue
         remedy = after_failure(tick, blueprint, attempts)

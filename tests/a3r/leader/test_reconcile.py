@@ -265,3 +265,17 @@ def test_a_lost_attempt_is_replaced(rig):
     rig.store.mark_lost(held.id, "no answer", rig.clock.time())
     rig.until_analysed(campaign)
     assert len(rig.store.attempts_of_run(held.run_id)) == 2
+
+
+def test_a_run_that_a_person_cancelled_is_not_tried_again_however_its_attempt_ended(rig):
+    campaign = rig.start()
+    rig.tick()
+    held = rig.worker.hold()
+    rig.store.request_attempt_stop(held.id, "a person cancelled the run", rig.clock.time())
+    rig.clock.at += 100
+    rig.store.expire_leases(rig.clock.time(), 0.0)
+    rig.store.mark_lost(held.id, "its host burnt down", rig.clock.time())
+    rig.until_analysed(campaign)
+    assert len(rig.store.attempts_of_run(held.run_id)) == 1
+    run = rig.store.run(held.run_id)
+    assert (run.state.value, run.reason) == ("cancelled", "a person cancelled the run")
