@@ -46,7 +46,6 @@ class Database:
 
         A commit survives the end of this process. ``durable``: it, and every commit before it, survives a power failure too.
         """
-        wrote = False
         with translated(self.path), Session(self._writer, expire_on_commit=False) as session:
             raw: Any = session.connection().connection.dbapi_connection
             before = raw.total_changes
@@ -55,10 +54,10 @@ class Database:
                 session.commit()
             finally:
                 # A claim that found nothing must wake nobody: those who wait for work would wake each other for ever.
-                wrote = raw.total_changes != before
-                if wrote:
+                if raw.total_changes != before:
                     self.changed.notify()
-        if durable and wrote:
+        if durable:
+            # Also when nothing was written: what a repeat finds done may not be on the disk yet.
             self._sync()
 
     @contextmanager

@@ -36,7 +36,7 @@ class LeaseBook(Book):
         with self._db.read() as session:
             if _unheard(session, worker_id, held) is None:
                 return None
-        with self._db.write() as session:
+        with self._db.write(durable=True) as session:
             attempt = _unheard(session, worker_id, held)
             if attempt is None:
                 return None

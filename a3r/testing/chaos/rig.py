@@ -59,6 +59,8 @@ class Rig:
     workers: dict[str, Program] = field(default_factory=dict[str, Program])
     homes: dict[str, Path] = field(default_factory=dict[str, Path])
     """Name of a worker -> the folder with its ``runs``."""
+    own_worker: bool = False
+    """Whether the daemon keeps one by itself."""
 
     # -- programs ---------------------------------------------------------------------------------------------
 
@@ -193,7 +195,8 @@ class Rig:
         """End every process of the lane, whatever became of it."""
         for program in (*self.workers.values(), self.daemon):
             program.end()
-        for attempt in self.attempts():
+        # A crowd that only speaks has started nothing, and looking for that takes minutes for thousands of attempts.
+        for attempt in self.attempts() if self.workers or self.own_worker else ():
             sweep({NONCE: attempt.nonce}, 0.2)
         self.tmux("kill-server")
         self.bystanders.end()
@@ -221,6 +224,7 @@ def rig(folder: Path, times: Times, *, own_worker: bool = False) -> Generator[Ri
         bystanders=Bystanders(folder / "bystanders"),
         store=Store.open(workspace.database),
         homes={"daemon": workspace.root},
+        own_worker=own_worker,
     )
     try:
         yield made
