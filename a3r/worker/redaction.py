@@ -56,7 +56,7 @@ class Redactor:
         return said
 
     def value(self, value: Any) -> Any:
-        """A JSON value without secrets in any of its strings."""
+        """A JSON value without secrets in any of its strings, keys too."""
         if not self.secrets:
             return value
         if isinstance(value, str):
@@ -64,7 +64,7 @@ class Redactor:
         if isinstance(value, list):
             return [self.value(v) for v in cast("list[Any]", value)]
         if isinstance(value, dict):
-            return {k: self.value(v) for k, v in cast("dict[str, Any]", value).items()}
+            return {self.text(k): self.value(v) for k, v in cast("dict[str, Any]", value).items()}
         return value
 
     def read(self, path: Path, offset: int, limit: int, *, everything: bool = True) -> bytes:

@@ -106,6 +106,13 @@ class AttemptUplink:
             if self.sent != before:
                 self._save()
 
+    def without_secrets(self, said: str) -> str:
+        """What a heartbeat may say of the attempt: its words can be the last line of a log."""
+        if not said:
+            return said
+        known = self._redactor if self._redactor.secrets else None
+        return (known or redactor_of(self._folder, self._environ)).text(said)
+
     def refuse(self, reason: str) -> None:
         """Send nothing more: the hub said by command that it does not want it."""
         if not self.over:

@@ -21,6 +21,7 @@ from a3r.core.errors import A3RError, Conflict
 from a3r.core.ports import Clock, Hub, Terminal
 from a3r.core.types import FailureClass, WorkerState
 from a3r.core.wire import (
+    AttemptReport,
     AttemptSpec,
     ClaimRequest,
     Command,
@@ -366,7 +367,7 @@ class Worker:
             self._ending.wait(max(0.05, gap_s))
 
     def _beat(self) -> list[Command]:
-        reports = [job.runner.report() for job in self._all_jobs() if not job.uplink.over]
+        reports = [_report(job) for job in self._all_jobs() if not job.uplink.over]
         if self._unwelcome and not reports:
             return []  # what the hub says is for another worker
         reply = self._hub.heartbeat(
@@ -420,6 +421,11 @@ class Worker:
             if job.uplink.over and job.runner.finished:
                 with self._guard:
                     self._jobs.pop(job.runner.spec.attempt_id, None)
+
+
+def _report(job: Job) -> AttemptReport:
+    told = job.runner.report()
+    return told.model_copy(update={"detail": job.uplink.without_secrets(told.detail)})
 
 
 def _give_up(job: Job, error: Exception) -> None:

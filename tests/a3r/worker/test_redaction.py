@@ -7,14 +7,17 @@ import pytest
 
 from a3r.blueprints.model import EnvironmentSpec
 from a3r.core.clock import SystemClock
-from a3r.core.wire import Command, FinishReport
+from a3r.core.wire import ClaimRequest, Command, FinishReport
 from a3r.worker.answers import answer
 from a3r.worker.events import EventLog
+from a3r.worker.folder import Memo
+from a3r.worker.job import WorkerSettings
 from a3r.worker.members import Member
 from a3r.worker.prepare import write_tokens
 from a3r.worker.redaction import Redactor, redactor_of
 from a3r.worker.supervisor import write_json
 from a3r.worker.uplink import AttemptUplink
+from a3r.worker.worker import Worker
 
 SECRET, LONGER = "sk-abcdef123456", "sk-abcdef123456-and-more"
 ENV = {"JUDGE_KEY": SECRET, "OTHER": "not-named-by-the-blueprint"}
@@ -97,3 +100,25 @@ def test_logs_events_and_reports_arrive_without_secrets_and_the_files_stay_raw(l
     told = answer(command, lab.home / "runs", "w-1", ENV)
     assert len(base64.b64decode(told.result["data_b64"])) == told.result["size"] == len(said)
     assert SECRET.encode() not in base64.b64decode(told.result["data_b64"])
+
+
+def test_a_heartbeat_says_no_secret_that_a_blocked_attempts_reason_quotes(lab, folder):
+    attempt = lab.hub.claim(ClaimRequest(worker_id="w-1", free_slots=1))
+    folder.save_spec(attempt)
+    words = f"auth: put a valid key there (client.1: Incorrect API key provided: {SECRET})"
+    folder.save_memo(Memo(phase="running", blocked=words, blocked_role="client"))
+    settings = WorkerSettings(lab.home, "w-1", "host", 1, 1)
+    worker = Worker(settings, lab.hub, None, ENV)
+    worker.adopt()
+    try:
+        reports = lab.hub.attempts["a-0000001"].reports
+        worker._beat()  # the threads that do this all the time are not started
+        assert "key provided: [secret]" in reports[-1].detail
+        assert SECRET not in str(reports)
+    finally:
+        worker.stop_attempts("the test is over", 10)
+        worker.leave()
+
+
+def test_keys_of_an_object_are_words_too():
+    assert Redactor.of([SECRET]).value({f"by {SECRET}": 1}) == {"by [secret]": 1}
