@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "controller": ("swarm.cli.controller", "Who steers a server: take or give back its lease."),
     "clients": ("swarm.cli.clients", "Show who is connected and what each client has done."),
     "doctor": ("swarm.cli.doctor", "What an engine needs of this machine, and what is missing."),
+    "reap": ("swarm.cli.reap", "Free what a dead server's engine left on machine or cluster."),
     "exec": ("swarm.cli.exec", "Run any program as one episode, through environment variables."),
     "debug": (
         "swarm.cli.debug",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
-import socket
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -177,7 +175,9 @@ def engine_factory(state_dir: Path, only: EngineName | None = None) -> Callable[
     With ``only`` it raises ``ConfigError`` for any other name. Engines of one state directory share a nonce, so that the next
     one can free what a dead one left.
     """
-    nonce = hashlib.sha256(f"{socket.gethostname()}:{state_dir.absolute()}".encode()).hexdigest()
+    from swarm.server.engine_verl.nonces import state_nonce
+
+    nonce = state_nonce(state_dir)
 
     def make(name: str) -> Engine:
         if only is not None and name != only.value:
@@ -187,7 +187,7 @@ def engine_factory(state_dir: Path, only: EngineName | None = None) -> Callable[
                 f"This server runs the engine {only.value!r} only; the configuration names {name!r}.",
                 hint=f"Set engine: {only.value}, or start a server without --engine.",
             )
-        return _make_engine(name, nonce[:16])
+        return _make_engine(name, nonce)
 
     return make
 

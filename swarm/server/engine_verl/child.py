@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, cast
 from swarm.protocol.config import TrainConfig
 from swarm.protocol.errors import ConfigError
 from swarm.server.engine.child import main
-from swarm.server.engine_verl import dependencies, placement
+from swarm.server.engine_verl import dependencies, placement, reaping
+from swarm.server.engine_verl.nonces import nonce_of
 from swarm.server.model_files import resolve_model
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def boot(message: Boot) -> TorchEngine:
     config = TrainConfig.model_validate_json(message.config_json)
     resolve_model(config.model.path)  # a misspelt path fails before the slow imports
     dependencies.require(config.verl.rollout)
-    nonce = placement.nonce_of(dict(os.environ))
-    placement.reap_processes(nonce)
+    nonce = nonce_of(dict(os.environ))
+    reaping.reap(nonce, address=config.verl.ray_address)
     device = _device(config)
     variables = _variables(device)
     os.environ.update(variables)

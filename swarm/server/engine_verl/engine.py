@@ -28,6 +28,7 @@ from swarm.server.engine_verl.checkpoints import (
 )
 from swarm.server.engine_verl.keys import uses_reference
 from swarm.server.engine_verl.losses import check_loss
+from swarm.server.engine_verl.nonces import nonce_of
 from swarm.server.engine_verl.rollout import Rollout
 from swarm.server.engine_verl.trainer import Trainer
 from swarm.server.model_files import resolve_model
@@ -167,8 +168,8 @@ class VerlEngine:
             self._config, folder=str(self._folder), max_len=self._max_len, device=self._device
         )
         self._composed = composed
-        nonce = placement.nonce_of(dict(os.environ))
-        pool = placement.pool_of(verl, nonce)
+        nonce = nonce_of(dict(os.environ))
+        pool = placement.pool_of(verl, nonce, wait_s=self._config.engine_hang_s)
         role = "actor_rollout_ref" if uses_reference(self._config) else "actor_rollout"
         workers = RayClassWithInitArgs(
             cls=ray.remote(SwarmWorker), config=composed.actor_rollout_ref, role=role

@@ -1,7 +1,7 @@
-"""Where the engine's processes run: a Ray session, its placement groups, and a way to free what a dead one left behind.
+"""Where the engine's processes run: a Ray session and its placement groups.
 
 Everything of one server carries its nonce: the Ray namespace, the names of its placement groups and a variable in the
-environment of each process. ``reap`` frees what carries it and nothing else.
+environment of each process. ``reaping`` frees what carries it and nothing else.
 """
 
 # pyright: reportMissingImports=false
@@ -10,29 +10,23 @@ environment of each process. ``reap`` frees what carries it and nothing else.
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import signal
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from threading import Thread
 from typing import Any
 
 from swarm.protocol.config import VerlConfig
 from swarm.protocol.errors import ConfigError, EngineFailed
+from swarm.server.engine_verl.nonces import NONCE, PREFIX
 
 logger = logging.getLogger(__name__)
 
-NONCE = "SWARM_ENGINE_NONCE"
-PREFIX = "swarm-"
 TRIES = 4
 OBJECT_STORE_BYTES = 500_000_000
 """Of a Ray of our own without GPUs, for tests: weights of tiny models pass through it."""
 CPU_SLOTS = 16
-
-
-def nonce_of(environment: dict[str, str]) -> str:
-    """Return the server's nonce, as its front gave it; a random one without a front."""
-    return environment.get(NONCE) or secrets.token_hex(6)
+CPUS_A_GPU = 3
+"""Of each bundle: trainer, rollout and a process between them."""
 
 
 def join_ray(verl: VerlConfig, nonce: str, *, device: str, variables: dict[str, str]) -> None:
@@ -40,7 +34,7 @@ def join_ray(verl: VerlConfig, nonce: str, *, device: str, variables: dict[str, 
 
     Raises:
         EngineFailed: the cluster does not answer.
-        ConfigError: it has fewer GPUs than ``verl.nodes`` x ``verl.gpus_per_node``.
+        ConfigError: it has too few GPUs, whoever holds them now.
     """
     import ray
 
@@ -54,24 +48,46 @@ def join_ray(verl: VerlConfig, nonce: str, *, device: str, variables: dict[str, 
             "object_store_memory": OBJECT_STORE_BYTES,
         }
     settings: dict[str, Any] = {"address": verl.ray_address} if verl.ray_address else own
-    _connect(
+    connect(
         TRIES if verl.ray_address is None else 1,
         namespace=PREFIX + nonce,
         log_to_driver=True,
         runtime_env={"env_vars": {**variables, NONCE: nonce}},
         **settings,
     )
-    have, want = ray.cluster_resources().get("GPU", 0), verl.nodes * verl.gpus_per_node
-    if have < want:
+    try:
+        require_room([row["Resources"] for row in ray.nodes() if row["Alive"]], verl)
+    except ConfigError:
         ray.shutdown()
-        raise ConfigError(
-            f"The Ray cluster has {have:g} GPUs, verl.nodes x verl.gpus_per_node asks for {want}.",
-            hint="Lower them, or add nodes: ray start --address=<head>.",
-        )
+        raise
 
 
-def _connect(tries: int, **settings: Any) -> None:
-    """``ray.init``; a Ray of our own gives up after 30 s, which a busy machine may need more than once."""
+def require_room(machines: Sequence[Mapping[str, float]], verl: VerlConfig) -> None:
+    """Check that the cluster's machines (what each has in all, free or not) can hold what ``verl`` asks for.
+
+    Raises:
+        ConfigError: they cannot, whoever else leaves.
+    """
+    each = verl.gpus_per_node
+    rooms = [min(has.get("GPU", 0), has.get("CPU", 0) // CPUS_A_GPU) for has in machines]
+    if sum(int(room // each) for room in rooms) >= verl.nodes:
+        return
+    told = ", ".join(
+        f"{has.get('GPU', 0):g} GPUs and {has.get('CPU', 0):g} CPUs" for has in machines
+    )
+    raise ConfigError(
+        f"The Ray cluster has too few GPUs: verl.nodes x verl.gpus_per_node asks for {verl.nodes} x {each}, each with "
+        f"{CPUS_A_GPU} CPUs; its {len(machines)} machines have {told or 'nothing'}.",
+        hint="Lower verl.nodes or verl.gpus_per_node, or add machines: ray start --address=<head>:6379.",
+    )
+
+
+def connect(tries: int, **settings: Any) -> None:
+    """``ray.init`` with these settings; a Ray of our own gives up after 30 s, which a busy machine may need more than once.
+
+    Raises:
+        EngineFailed: it did not answer in ``tries`` times.
+    """
     import ray
 
     for left in reversed(range(tries)):
@@ -90,29 +106,48 @@ def _connect(tries: int, **settings: Any) -> None:
         return
 
 
-def pool_of(verl: VerlConfig, nonce: str) -> Any:
+def pool_of(verl: VerlConfig, nonce: str, *, wait_s: float = 300.0) -> Any:
     """Return verl's resource pool: one placement group a node, one bundle a GPU, named with the nonce.
 
     Raises:
-        EngineFailed: the cluster did not free the GPUs in time.
+        EngineFailed: nobody freed the GPUs within ``wait_s``.
     """
-    from ray.exceptions import GetTimeoutError
     from verl.single_controller.ray import RayResourcePool
 
     pool = RayResourcePool(
         process_on_nodes=[verl.gpus_per_node] * verl.nodes,
         use_gpu=True,
-        max_colocate_count=3,
+        max_colocate_count=CPUS_A_GPU,
         name_prefix=f"{PREFIX}{nonce}-",
     )
+    # verl waits for its placement groups without end.
+    waiting: Future[Any] = Future()
+    Thread(target=_fill, args=(pool, waiting), name="placement", daemon=True).start()
     try:
-        pool.get_placement_groups(device_name=_device_name())
-    except GetTimeoutError as error:
+        waiting.result(wait_s)
+    except TimeoutError as error:
         raise EngineFailed(
-            f"No {verl.nodes} x {verl.gpus_per_node} GPUs became free: {error}",
-            hint="Another server holds them; 'ray status' shows who.",
+            f"No {verl.nodes} x {verl.gpus_per_node} GPUs became free in {wait_s:g} s; they are held by: "
+            f"{', '.join(_holders(nonce)) or 'nobody that placed a group'}.",
+            hint="Stop who holds them ('ray status' shows more), wait longer (engine_hang_s), or add machines.",
         ) from error
     return pool
+
+
+def _fill(pool: Any, waiting: Future[Any]) -> None:
+    try:
+        waiting.set_result(pool.get_placement_groups(device_name=_device_name()))
+    except Exception as error:  # noqa: BLE001 - told to whoever waits
+        waiting.set_exception(error)
+
+
+def _holders(nonce: str) -> list[str]:
+    """Names of the placement groups that others have on the cluster."""
+    from ray.util import placement_group_table
+
+    rows = placement_group_table().values()
+    held = [row["name"] or row["placement_group_id"] for row in rows if row["state"] == "CREATED"]
+    return sorted(name for name in held if not name.startswith(f"{PREFIX}{nonce}-"))
 
 
 def leave_ray() -> None:
@@ -120,86 +155,6 @@ def leave_ray() -> None:
     import ray
 
     ray.shutdown()
-
-
-def reap(nonce: str, *, address: str | None = None, spare: Iterable[int] = ()) -> dict[str, Any]:
-    """Free what a dead server with this nonce left: placement groups and actors on the cluster, processes on every node.
-
-    ``spare`` are process ids to leave alone, beside this process and its parents. Returns ``{"groups", "actors", "processes"}``,
-    what was freed. Freeing nothing is no error; safe to call twice.
-    """
-    freed: dict[str, Any] = {"groups": [], "actors": [], "processes": []}
-    if address is not None:
-        freed |= _reap_cluster(nonce, address)
-    freed["processes"] += reap_processes(nonce, spare)
-    return freed
-
-
-def reap_processes(nonce: str, spare: Iterable[int] = ()) -> list[int]:
-    """Kill this machine's processes whose environment carries the nonce, but for ``spare``, this one and its parents."""
-    left_alone = {*spare, *_ancestors()}
-    killed: list[int] = []
-    for pid in _pids_with(f"{NONCE}={nonce}"):
-        if pid in left_alone:
-            continue
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            continue
-        killed.append(pid)
-    if killed:
-        logger.warning("Ended %d processes that an engine before had left.", len(killed))
-    return killed
-
-
-def _reap_cluster(nonce: str, address: str) -> dict[str, Any]:
-    import ray
-    from ray.util import placement_group_table, remove_placement_group
-    from ray.util.placement_group import PlacementGroup
-
-    fresh = not ray.is_initialized()
-    if fresh:
-        ray.init(address=address, namespace=PREFIX + nonce, log_to_driver=False)
-    freed: dict[str, Any] = {"groups": [], "actors": []}
-    actors: list[Any] = ray.util.list_named_actors(all_namespaces=True)
-    for entry in actors:
-        if entry["namespace"] == PREFIX + nonce:
-            ray.kill(ray.get_actor(entry["name"], namespace=entry["namespace"]))
-            freed["actors"].append(entry["name"])
-    for identity, row in placement_group_table().items():
-        if row["name"].startswith(f"{PREFIX}{nonce}-") and row["state"] != "REMOVED":
-            remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(identity))))
-            freed["groups"].append(row["name"])
-    if fresh:
-        ray.shutdown()
-    return freed
-
-
-def _ancestors() -> set[int]:
-    """This process and those above it, up to init."""
-    found: set[int] = set()
-    pid = os.getpid()
-    while pid > 1 and pid not in found:
-        found.add(pid)
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-        except OSError:
-            break
-        pid = int(stat.rpartition(")")[2].split()[1])
-    return found
-
-
-def _pids_with(variable: str) -> list[int]:
-    wanted = variable.encode()
-    found: list[int] = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            variables = path.read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has gone, or is another user's
-        if wanted in variables:
-            found.append(int(path.parent.name))
-    return found
 
 
 def _device_name() -> str:

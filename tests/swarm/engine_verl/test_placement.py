@@ -1,51 +1,44 @@
-import os
-import subprocess
-import sys
+import pytest
 
-from swarm.server.engine_verl.placement import NONCE, nonce_of, reap_processes
-
-SLEEP = [sys.executable, "-c", "print('up', flush=True); import time; time.sleep(60)"]
-
-
-def started(nonce):
-    process = subprocess.Popen(
-        SLEEP, env={**os.environ, NONCE: nonce}, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "up\n"
-    return process
+from swarm.protocol.config import VerlConfig
+from swarm.protocol.errors import ConfigError
+from swarm.server.engine_verl.nonces import NONCE, nonce_of
+from swarm.server.engine_verl.placement import require_room
 
 
-def test_only_processes_of_the_nonce_are_reaped(tmp_path):
-    ours, spared, others = started("nonce-a"), started("nonce-a"), started("nonce-b")
-    try:
-        assert reap_processes("nonce-a", spare=[spared.pid]) == [ours.pid]
-        assert ours.wait(10) == -9
-        assert spared.poll() is None
-        assert others.poll() is None
-        assert reap_processes("nonce-c") == []
-    finally:
-        for process in (ours, spared, others):
-            process.kill()
-            process.wait(10)
-            process.stdout.close()
-
-
-def test_a_process_does_not_reap_itself_nor_its_parents():
-    code = (
-        "from swarm.server.engine_verl.placement import reap_processes\n"
-        "assert reap_processes('nonce-d') == []; print('alive')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, NONCE: "nonce-d"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stdout == "alive\n"
+def machine(gpus, cpus=64.0):
+    return {"GPU": float(gpus), "CPU": cpus, "memory": 1e9}
 
 
 def test_without_a_front_a_nonce_is_drawn():
     assert nonce_of({NONCE: "x"}) == "x"
     assert nonce_of({}) != nonce_of({})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "each", "machines"),
+    [
+        (1, 8, [machine(8)]),
+        (4, 8, [machine(0), *[machine(8)] * 4]),
+        (2, 4, [machine(8)]),  # two groups on one machine
+    ],
+)
+def test_a_cluster_with_enough_gpus_has_room(nodes, each, machines):
+    require_room(machines, VerlConfig(nodes=nodes, gpus_per_node=each))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "each", "machines", "told"),
+    [
+        (1, 1, [], "its 0 machines have nothing"),
+        (1, 8, [machine(4), machine(4)], "1 x 8"),  # never on one machine
+        (2, 8, [machine(8)], "its 1 machines have 8 GPUs and 64 CPUs"),
+        (1, 8, [machine(8, cpus=16.0)], "8 GPUs and 16 CPUs"),  # each GPU takes three CPUs
+        (1, 1, [{"CPU": 4.0}], "0 GPUs and 4 CPUs"),
+    ],
+)
+def test_a_cluster_that_can_never_hold_it_is_refused_with_what_it_has(nodes, each, machines, told):
+    with pytest.raises(ConfigError, match="too few GPUs") as refused:
+        require_room(machines, VerlConfig(nodes=nodes, gpus_per_node=each))
+    assert told in refused.value.message
+    assert "ray start --address" in refused.value.hint
