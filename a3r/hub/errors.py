@@ -17,6 +17,9 @@ from a3r.hub.refusals import RequestInvalid
 
 logger = logging.getLogger(__name__)
 
+NAME_HINT = (
+    "Names are letters, digits, dot, dash and underscore, and begin with a letter or a digit."
+)
 DEFECT_HINT = "This is a defect of the hub; .a3r/daemon/daemon.log has the traceback."
 
 
@@ -44,9 +47,9 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first: Any = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return answer(
-        RequestInvalid(f"{request.url.path}: {where}: {first['msg']}.", hint="See /openapi.json.")
-    )
+    is_name = first["type"] == "string_pattern_mismatch" and where.endswith("name")
+    hint = NAME_HINT if is_name else "See /openapi.json."
+    return answer(RequestInvalid(f"{request.url.path}: {where}: {first['msg']}.", hint=hint))
 
 
 async def _on_unstorable(request: Request, _error: Exception) -> Response:

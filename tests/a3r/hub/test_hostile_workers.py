@@ -70,3 +70,14 @@ def test_a_cell_of_a_table_is_one_line_whatever_it_holds() -> None:
         [("w1", "its disk is full\nw2  fine\x1b[2J", None)], ("worker", "trouble", "x")
     )
     assert printable(line) == "w1      its disk is full w2  fine\N{REPLACEMENT CHARACTER}[2J  -"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "hosts/a b"), ("GET", "pools/a b"), ("DELETE", "worker-tokens/-")]
+)
+async def test_a_name_that_can_be_none_is_refused_with_what_names_are_like(
+    study: Any, method: str, path: str
+) -> None:
+    refused = await study.api(method, path)
+    assert refused.status_code == 400
+    assert "letters, digits" in refused.json()["error"]["hint"]
