@@ -1,5 +1,6 @@
-"""For all tests: servers that tests start are not listed among those of the person who runs the tests."""
+"""For all tests: servers that tests start are not listed among those of the person who runs the tests, and Ctrl-C reaches what they start."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,3 +11,10 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state_home")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """A shell lets what it starts in the background ignore SIGINT, and that would be inherited by every process under test."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,8 +9,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def retry_until(condition: Callable[[], T], timeout_s: float = 15.0, what: str = "") -> T:
+def retry_until(condition: Callable[[], T], timeout_s: float = 60.0, what: str = "") -> T:
     """Return the first true value of ``condition()``, looking some thirty times a second.
+
+    ``timeout_s`` costs nothing where the condition comes true: it is long enough for a busy machine.
 
     Raises:
         AssertionError: it was still false after ``timeout_s``.

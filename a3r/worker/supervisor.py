@@ -29,6 +29,8 @@ from typing import Any
 
 ROTATE_BYTES = 64 * 1024 * 1024
 HEARTBEAT_S = 1.0
+GONE_S = 60.0
+"""How long a folder of records may be away before it counts as deleted; a spec may say otherwise (``gone_s``)."""
 PR_SET_CHILD_SUBREAPER = 36
 NONCE = "A3R_NONCE"
 PROCESS = "A3R_PROCESS"
@@ -400,11 +402,23 @@ class Supervisor:
         }
         self._mark("end", f" code={record['code']} signal={record['signal']}")
         self.log.close()
-        while True:  # a full disk must not turn a known exit into an unknown one
+        self._keep(record)
+
+    def _keep(self, record: dict[str, Any]) -> None:
+        """Write the exit record, however long that takes: a full disk must not turn a known exit into an unknown one.
+
+        Only a folder that was deleted, and stays so, is given up: nobody will look there.
+        """
+        here = time.monotonic()
+        while time.monotonic() - here < self.spec.get("gone_s", GONE_S):
             try:
-                return write_json(self.records / "exit.json", record)
+                write_json(self.records / "exit.json", record)
+                return
+            except FileNotFoundError:
+                pass
             except OSError:
-                time.sleep(1.0)
+                here = time.monotonic()
+            time.sleep(1.0)
 
 
 def claim(record_dir: Path) -> bool:

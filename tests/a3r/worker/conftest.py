@@ -57,7 +57,7 @@ class Bench:
     def log(self, role="client") -> Path:
         return self.folder / "logs" / f"{role}.log"
 
-    def ended(self, process, timeout_s=15.0):
+    def ended(self, process, timeout_s=60.0):
         """The exit record."""
         until(lambda: (process.folder / "exit.json").exists(), timeout_s, "exit record")
         return json.loads((process.folder / "exit.json").read_text())

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -205,6 +206,23 @@ def test_the_child_goes_on_when_the_output_of_the_supervisor_breaks(bench):
     assert b"line 19" in bench.log().read_bytes()
     assert b"line 19" in type(process)(folder).log_tail()
     assert b"first" not in type(process)(folder).log_tail(10**6)
+
+
+def test_a_supervisor_whose_records_were_deleted_does_not_stay_for_ever(bench):
+    process = bench.start("print('first')")
+    bench.ended(process)
+    folder = bench.folder / "proc" / "client.2"
+    folder.mkdir()
+    spec = {**process.spec(), "record_dir": str(folder), "label": "client.2", "gone_s": 2.0}
+    spec["argv"] = [sys.executable, "-c", FOREVER]
+    (folder / "spec.json").write_text(json.dumps(spec))
+    piped = bench.piped(folder)
+    child = bench.child(type(process)(folder))["child"]["pid"]
+    shutil.rmtree(folder)
+    os.kill(child, signal.SIGKILL)
+    piped.stdout.close()
+    assert piped.wait(30) == 0
+    assert not folder.exists()
 
 
 def test_a_reader_that_stops_reading_does_not_hold_the_child_up(bench):
