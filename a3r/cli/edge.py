@@ -125,7 +125,11 @@ def table(rows: Iterable[Iterable[object]], header: Iterable[str]) -> list[str]:
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> list[str]:
-    """``name  value`` lines; None and empty values are left out."""
+    """``name  value`` lines; None and empty values are left out, a value's further lines stand under its first."""
     shown = [(name, value) for name, value in pairs if value not in (None, "", [], {})]
     width = max((len(name) for name, _ in shown), default=0) + 2
-    return [f"{name:<{width}}{value}" for name, value in shown]
+    return [
+        f"{name if number == 0 else '':<{width}}{line}"
+        for name, value in shown
+        for number, line in enumerate(str(value).splitlines())
+    ]

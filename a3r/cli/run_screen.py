@@ -125,7 +125,8 @@ TOLD = frozenset(
 def _event(event: Json) -> str:
     data: Json = event["data"]
     shown = " ".join(f"{k}={v}" for k, v in data.items() if isinstance(v, str | int | float))
-    return f"{event['actor']} {event['kind'].replace('_', ' ')} {shown}".rstrip()[:160]
+    words = f"{event['actor']} {event['kind'].replace('_', ' ')} {shown}"
+    return " ".join(words.split())[:160]
 
 
 def failing_log(body: Json) -> str | None:
