@@ -10,17 +10,35 @@ DETAIL = "auth: Check the key. (The secret 'MY_KEY' is not set.\nhint: Set it in
 
 def a_run() -> dict[str, Any]:
     attempt = {
-        **{"ordinal": 1, "state": "blocked", "worker_id": "w1", "id": "at-1", "live": True},
-        **{"failure": None, "reason": "", "detail": DETAIL, "stop_reason": None},
-        **{"step": 0, "steps": 0, "rounds": [], "gain": None, "logs": {"server": 10}},
+        "ordinal": 1,
+        "state": "blocked",
+        "worker_id": "w1",
+        "id": "at-1",
+        "live": True,
+        "failure": None,
+        "reason": "",
+        "detail": DETAIL,
+        "stop_reason": None,
+        "step": 0,
+        "steps": 0,
+        "rounds": [],
+        "gain": None,
+        "logs": {"server": 10},
         "events": [
             {"kind": "attempt_blocked", "actor": "store", "at": 0.0, "data": {"detail": DETAIL}}
         ],
     }
     return {
-        **{"id": "run-1", "label": "s1-b2 seed 1", "state": "active", "campaign": "c"},
-        **{"failure": None, "reason": "", "factors": {}, "accepted_attempt": None},
-        **{"stop_at_step": 4, "attempts": [attempt]},
+        "id": "run-1",
+        "label": "s1-b2 seed 1",
+        "state": "active",
+        "campaign": "c",
+        "failure": None,
+        "reason": "",
+        "factors": {},
+        "accepted_attempt": None,
+        "stop_at_step": 4,
+        "attempts": [attempt],
     }
 
 
