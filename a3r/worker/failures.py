@@ -114,7 +114,8 @@ _BY_TEXT: tuple[tuple[FailureClass, re.Pattern[str]], ...] = tuple(
     (found, re.compile(pattern, re.IGNORECASE))
     for found, pattern in (
         (FailureClass.OUT_OF_MEMORY, r"a3r sandbox: the memory limit"),
-        (FailureClass.ENVIRONMENT, r"a3r sandbox: the walls|found no nvidia driver|no cuda-capable device|cuda driver version is insufficient"),
+        (FailureClass.ENVIRONMENT, r"a3r sandbox: the walls|found no nvidia driver|no cuda-capable device|cuda driver version is insufficient|"
+         r"cannot connect to the docker daemon|docker daemon socket|cannot connect to podman"),
         (FailureClass.DISK_FULL, r"no space left on device|disk quota exceeded|errno 28\b"),
         (FailureClass.PORT_TAKEN, r"address already in use|cannot listen on \S+:\d+"),
         (
@@ -140,7 +141,8 @@ _BY_TEXT: tuple[tuple[FailureClass, re.Pattern[str]], ...] = tuple(
         (FailureClass.RATE_LIMIT, r"error code: 429|429 too many requests|rate[_ ]limit(?:_exceeded|ed| reached| exceeded)"),
         (FailureClass.EXTERNAL_DOWN, r"error code: 5(?:0[0234]|2\d)\b|50[234] (?:bad gateway|service unavailable|gateway time)|overloaded_error"),
         (FailureClass.NAN, r"reward_not_finite|(?:loss|reward|gradient)s? (?:is|was|are) (?:nan|not finite)"),
-        (FailureClass.CONFIG, r"^swarm serve: |config_invalid|no such option:|invalid value for '--"),
+        (FailureClass.CONFIG, r"^swarm serve: |config_invalid|no such option:|invalid value for '--|"
+         r"pull access denied|manifest unknown|manifest for \S+ not found|invalid reference format|no such image"),
         (FailureClass.DATA_MISSING, r"no such file or directory"),
     )
 )  # fmt: skip

@@ -158,11 +158,14 @@ class Repair:
         memo.waited_s += memo.progress_at - memo.blocked_at
 
 
+SAYS_NOTHING = ("--- a3r", "hint:", "Run 'docker run --help'")
+"""Our own marks, and the advice that follows an error."""
+
+
 def last_line(tail: bytes) -> str:
     """The last line of a log that says something, at most 300 characters."""
     lines = clean_lines(tail)
-    # Our own marks and the advice that follows an error say nothing of what happened.
-    said = [s for line in lines if (s := line.strip()) and not s.startswith(("--- a3r", "hint:"))]
+    said = [s for line in lines if (s := line.strip()) and not s.startswith(SAYS_NOTHING)]
     return said[-1][:300] if said else "the log is empty"
 
 

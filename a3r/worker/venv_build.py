@@ -31,7 +31,8 @@ def build(recipe: dict[str, Any]) -> None:
     """Make the venv of a recipe (``Environments.recipe``) unless somebody has. Safe to repeat.
 
     Raises:
-        subprocess.CalledProcessError: venv or pip failed; its output is in the log.
+        Unmade: venv or pip failed; its output is in the log.
+        subprocess.CalledProcessError: the new interpreter does not answer.
     """
     folder = Path(recipe["folder"])
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -94,11 +95,35 @@ def ask(python: Path) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+class Unmade(Exception):
+    """A step failed; the text is what it said of it."""
+
+
 def run(argv: list[str]) -> None:
-    """Run a step; its output goes to the log."""
+    """Run a step; its output goes to the log.
+
+    Raises:
+        Unmade: it failed, with its last error, else its last words.
+    """
     sys.stderr.write("+ " + " ".join(argv) + "\n")
     sys.stderr.flush()
-    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+    errors, last = list[str](), ""
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as step:
+        for line in step.stdout or ():
+            sys.stderr.write(line)
+            sys.stderr.flush()
+            last = line.strip() or last
+            if last.lower().startswith("error:"):
+                errors.append(last)
+    if step.returncode:
+        raise Unmade(f"{errors[-1] if errors else last} (exit code {step.returncode})")
 
 
 def main() -> None:
@@ -106,7 +131,7 @@ def main() -> None:
     recipe = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:
         build(recipe)
-    except (subprocess.CalledProcessError, OSError) as error:
+    except (Unmade, subprocess.CalledProcessError, OSError) as error:
         sys.stderr.write(f"the environment cannot be made: {error}\n")
         sys.exit(1)
 

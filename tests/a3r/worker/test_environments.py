@@ -13,7 +13,7 @@ from a3r.testing.waiting import retry_until as until
 from a3r.worker.containers import Container, reap
 from a3r.worker.environments import Environments, SecretMissing
 from a3r.worker.processes import ProcessState
-from a3r.worker.venv_build import base_requirements, build
+from a3r.worker.venv_build import Unmade, base_requirements, build
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
@@ -169,3 +169,12 @@ def test_an_attempt_makes_its_venv_waits_for_a_secret_and_runs_with_both(lab):
     assert report.summary["environments"]["client"]["environment"]["kind"] == "venv"
     assert lab.folder().latest("environment-2").state() is ProcessState.EXITED
     assert {"blocked", "unblocked"} & set(attempt.kinds())
+
+
+def test_a_package_that_there_is_not_is_named_where_the_attempt_says_why(tmp_path):
+    folder = tmp_path / "venv"
+    wanted = ["no-such-package-of-anybody==1", "--no-index"]
+    recipe = {"folder": str(folder), "python": sys.executable, "requirements": wanted}
+    with pytest.raises(Unmade, match="ERROR: No matching distribution found for no-such-package"):
+        build({**recipe, "overlay": True, "need": "client"})
+    assert not (folder / "ready.json").exists()

@@ -62,4 +62,7 @@ def test_a_program_that_could_not_be_started_is_classified_by_its_reason():
 def test_the_last_line_skips_our_marks_and_survives_bad_bytes():
     tail = b"first\nlast \xff word\r\n\n--- a3r end client.1 n 1.0 code=1 signal=None ---\n"
     assert last_line(tail) == "last \ufffd word"
+    assert (
+        last_line(b"docker: no daemon\n\nRun 'docker run --help' for more\n") == "docker: no daemon"
+    )
     assert last_line(b"") == "the log is empty"
