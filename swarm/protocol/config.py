@@ -227,6 +227,13 @@ class AsyncConfig(Section):
     """Truncation of the importance weight trainer/sampler of each token (truncated importance sampling, Ionides 2008); the share of clipped tokens is a metric."""
 
 
+class RolloutGpus(Section):
+    """GPUs on which only replicas of the rollout run."""
+
+    nodes: int = Field(default=1, ge=1)
+    gpus_per_node: int = Field(default=1, ge=1)
+
+
 class VerlConfig(Section):
     """What only ``engine: verl`` reads."""
 
@@ -235,13 +242,17 @@ class VerlConfig(Section):
     nodes: int = Field(default=1, ge=1)
     gpus_per_node: int = Field(default=1, ge=1)
     """Training and rollout share these GPUs, taking turns; without a GPU (tests) processes stand for them."""
+    rollout_gpus: RolloutGpus | None = None
+    """GPUs of the rollout's own, beside those above, which then only train. None = they share. Needed for ``asynchronous.enabled``."""
     strategy: Literal["fsdp2", "megatron"] = "fsdp2"
     """How the weights are cut over GPUs."""
     rollout: Literal["vllm", "sglang"] = "vllm"
     loss: str = Field(default="vanilla", min_length=1)
     """A policy loss of verl by its name (``vanilla`` is the clipped loss of ``engine: torch``); its own keys go into ``options``."""
+    adv_estimator: str | None = Field(default=None, min_length=1)
+    """One of verl's advantage estimators by its name, over the rewards of the step's groups (``gae`` also trains a value model). None: ``algorithm.name``, as with ``engine: torch``; it also decides which groups can train."""
     options: dict[str, JsonValue] = {}
-    """verl's own keys, nested or dotted (``actor_rollout_ref.rollout.tensor_model_parallel_size: 2``). They win over what the other sections say, and are checked against the installed verl when the engine boots."""
+    """verl's own keys, nested or dotted (``actor_rollout_ref.rollout.tensor_model_parallel_size: 2``), checked against the installed verl when the engine boots. What another section says is said there and refused here."""
 
 
 class TrainConfig(Section):

@@ -28,8 +28,10 @@ QUIET = {
     "DO_NOT_TRACK": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "VERL_ENGINE_VENDOR": "swarm",
 }
-"""Nobody outside hears of the run; workers without a GPU of their own still see the accelerators."""
+"""Nobody outside hears of the run; workers without a GPU of their own still see the accelerators; verl's registry of training
+engines prefers ours (``fsdp_engine``) to its own."""
 
 
 def boot(message: Boot) -> TorchEngine:

@@ -53,6 +53,23 @@ def uses_reference(config: TrainConfig) -> bool:
     return config.algorithm.kl_coef > 0
 
 
+def uses_critic(config: TrainConfig) -> bool:
+    """Whether a value model trains beside the policy."""
+    return config.verl.adv_estimator == "gae"
+
+
+def critic_keys(config: TrainConfig, *, folder: str, max_len: int) -> dict[str, Any]:
+    """Return verl's keys of a value model that begins as the policy does, with a new head; its optimizer is verl's own."""
+    return {
+        "critic.model.path": folder,
+        "critic.strategy": config.verl.strategy,
+        "critic.fsdp.strategy": config.verl.strategy,
+        "critic.loss_agg_mode": "token-mean",
+        "critic.use_dynamic_bsz": True,
+        "critic.ppo_max_token_len_per_gpu": max(16_384, 2 * max_len),
+    }
+
+
 def _strategy(config: TrainConfig) -> dict[str, Any]:
     name = config.verl.strategy
     if name != "fsdp2":

@@ -10,7 +10,7 @@ and the same adapters always give the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,26 @@ def layers_of(module: Any) -> list[Layer]:
             )
         )
     return found
+
+
+def check_untied(layers: list[Layer], named: Iterable[tuple[str, Any]]) -> None:
+    """Refuse adapters on a weight that is used under a second name: training adapts one of its uses, merging would adapt both.
+
+    ``named`` lists parameters with their duplicates (``named_parameters(remove_duplicate=False)``).
+
+    Raises:
+        ConfigError: names the weight, and its other name.
+    """
+    names: dict[int, list[str]] = {}
+    for name, parameter in named:
+        names.setdefault(id(parameter), []).append(name)
+    adapted = {layer.base for layer in layers}
+    for shared in names.values():
+        if len(shared) > 1 and adapted & set(shared):
+            raise ConfigError(
+                f"The weights {' and '.join(map(plain_name, shared))} are one, and cannot be adapted apart.",
+                hint="Leave it out of actor_rollout_ref.model.target_modules.",
+            )
 
 
 def merged(

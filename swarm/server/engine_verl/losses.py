@@ -30,8 +30,39 @@ def check_loss(name: str) -> None:
         )
 
 
+def try_loss(actor: Any) -> None:
+    """Compute the loss of two tokens once, so that a key that it misses is told at boot and not by the first update.
+
+    Raises:
+        ConfigError: with verl's words; ``actor`` is verl's dataclass of that section.
+    """
+    import torch
+    from verl.trainer.ppo.core_algos import get_policy_loss_fn
+
+    name = actor.policy_loss.get("loss_mode", "vanilla")
+    zeros, ones = torch.zeros(1, 2), torch.ones(1, 2)
+    actor.global_batch_info.update(dp_size=1)
+    try:
+        get_policy_loss_fn(name)(
+            old_log_prob=zeros,
+            log_prob=zeros,
+            advantages=ones,
+            response_mask=ones.bool(),
+            loss_agg_mode="token-sum",
+            config=actor,
+            rollout_is_weights=ones,
+        )
+    except (AssertionError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"verl.loss {name!r} cannot be computed: {error}",
+            hint="Set its keys in verl.options, below actor_rollout_ref.actor.policy_loss.",
+        ) from error
+
+
 def weighted_policy_loss(config: Any, model_output: Any, data: Any, dp_group: Any = None) -> Any:
-    """Return ``sum(weight * (policy loss + kl_coef * k3))`` over the trained tokens, and metrics; the sum is over all workers.
+    """Return ``sum(weight * (policy loss + kl_coef * k3 - entropy_coeff * entropy))`` over the trained tokens, and metrics.
+
+    The sum is over all workers.
 
     verl averages gradients over data-parallel ranks and multiplies with their number in ``agg_loss``. The KL term is that of
     the embedded engine: estimator k3 (Schulman 2020).
@@ -43,6 +74,7 @@ def weighted_policy_loss(config: Any, model_output: Any, data: Any, dp_group: An
     logprob = no_padding_2_padding(model_output["log_probs"], data)
     config.global_batch_info.update(dp_size=data["dp_size"])
     kl_coef = tu.get_non_tensor_data(data=data, key="kl_coef", default=0.0)
+    entropy = model_output.get("entropy", None) if config.entropy_coeff else None
     names = ["response_mask", "old_log_probs", "advantages", "rollout_is_weights"]
     names += ["ref_log_prob"] if "ref_log_prob" in data else []
     fields = data.select(*names).to_padded_tensor()
@@ -56,13 +88,18 @@ def weighted_policy_loss(config: Any, model_output: Any, data: Any, dp_group: An
         config=config,
         rollout_is_weights=weight,
     )
-    if kl_coef and "ref_log_prob" in names:
-        distance = fields["ref_log_prob"] - logprob
-        k3 = distance.exp() - 1.0 - distance
-        loss = loss + kl_coef * agg_loss(
-            loss_mat=weight * k3,
+
+    def total(matrix: Any) -> Any:
+        return agg_loss(
+            loss_mat=weight * matrix,
             loss_mask=mask,
             loss_agg_mode="token-sum",
             **config.global_batch_info,
         )
+
+    if kl_coef and "ref_log_prob" in names:
+        distance = fields["ref_log_prob"] - logprob
+        loss = loss + kl_coef * total(distance.exp() - 1.0 - distance)
+    if entropy is not None:
+        loss = loss - config.entropy_coeff * total(no_padding_2_padding(entropy, data))
     return loss, {name: [value] for name, value in metrics.items()}

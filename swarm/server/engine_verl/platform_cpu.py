@@ -9,6 +9,7 @@ verl loads this module in each of its processes through its own extension point 
 4. vLLM's CPU linear layers keep their plain weight: they pack it for oneDNN and drop it after loading, and a later weight sync
    finds no parameter to write to (it hangs on "'Parameter' object has no attribute 'weight_loader'").
 5. Weights that verl keeps in host memory (a reference model) are not pinned: a CPU build of torch refuses to.
+6. A value model is loaded with torch's own attention: verl asks for flash-attention by name, which has no CPU build.
 """
 
 # pyright: reportMissingImports=false
@@ -205,7 +206,26 @@ def _pin_nothing() -> None:
     fsdp.CPUOffloadPolicy = Unpinned
 
 
+def _load_value_models() -> None:
+    """Replace the function in its module: verl imports it where it calls it."""
+    import verl.utils.model as models
+
+    def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
+        from transformers import AutoModelForTokenClassification
+
+        return AutoModelForTokenClassification.from_pretrained(
+            local_path,
+            torch_dtype=torch_dtype,
+            config=model_config,
+            attn_implementation="sdpa",
+            trust_remote_code=trust_remote_code,
+        )
+
+    models.load_valuehead_model = load
+
+
 _use_gloo()
 _pin_nothing()
+_load_value_models()
 if "vllm" in sys.modules:
     keep_plain_weights()

@@ -52,15 +52,25 @@ def finite(engine: Any) -> bool:
 
 def _trained(engine: Any) -> Iterator[Any]:
     """Weights of the modules, then what optimizers hold instead of them (Megatron's float32 copies)."""
-    seen: set[int] = set()
-    own = (p for module in modules_of(engine) for p in module.parameters() if p.requires_grad)
-    held = (
-        p for one in _optimizers(engine.optimizer) for g in one.param_groups for p in g["params"]
-    )
+    modules = modules_of(engine)
+    _cut_again(modules)
+    own = [p for module in modules for p in module.parameters()]
+    seen = {id(p) for p in own if not p.requires_grad}
+    groups = (group for one in _optimizers(engine.optimizer) for group in one.param_groups)
+    held = (p for group in groups for p in group["params"])
     for parameter in (*own, *held):
         if id(parameter) not in seen:
             seen.add(id(parameter))
             yield parameter
+
+
+def _cut_again(modules: list[Any]) -> None:
+    """Let FSDP2 give up whole weights: the outermost module keeps its own after a forward pass without a backward one."""
+    from torch.distributed.fsdp import FSDPModule
+
+    for part in (part for module in modules for part in module.modules()):
+        if isinstance(part, FSDPModule):
+            part.reshard()
 
 
 def _states(engine: Any) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,13 @@ def tensordict_of(
     *,
     scale: float = 1.0,
     reference_R_S: Floats | None = None,  # noqa: N803
+    more: Mapping[str, Floats] | None = None,
     **settings: Any,
 ) -> TensorDict:
-    """Return a batch without padding; ``scale`` multiplies the weights, ``settings`` are values for the whole batch."""
+    """Return a batch without padding; ``scale`` multiplies the weights, ``settings`` are values for the whole batch.
+
+    ``more`` are further arrays [R, S] by verl's name for them.
+    """
     ids = torch.from_numpy(arrays.ids_R_T)
     length = torch.from_numpy(arrays.length_R)
     position = torch.arange(ids.shape[1])[None].expand(ids.shape[0], -1).contiguous()
@@ -38,6 +43,8 @@ def tensordict_of(
         "advantages": torch.from_numpy(arrays.advantage_R_S),
         "rollout_is_weights": torch.from_numpy(arrays.weight_R_S * np.float32(scale)),
     }
+    for name, values_R_S in (more or {}).items():  # noqa: N806
+        fields[name] = torch.from_numpy(values_R_S)
     if reference_R_S is not None:
         fields["ref_log_prob"] = torch.from_numpy(reference_R_S)
     warm = arrays.temperature_R

@@ -3,7 +3,7 @@ import torch
 
 from swarm.protocol.errors import ConfigError
 from swarm.server.engine_verl.exports import aliases_of, write_export
-from swarm.server.engine_verl.lora import Layer, merged, plain_name
+from swarm.server.engine_verl.lora import Layer, check_untied, merged, plain_name
 
 BASE = "base_model.model.model.layers.0.q_proj"
 LAYER = Layer(
@@ -54,6 +54,13 @@ def test_an_adapter_that_is_no_product_is_refused_by_name():
     with pytest.raises(ConfigError, match="magnitude") as refused:
         list(merged(have, [LAYER], lambda t: t))
     assert "target_modules" in refused.value.hint
+
+
+def test_a_weight_that_is_two_cannot_be_adapted_as_one():
+    head, other = torch.ones(1), torch.ones(1)
+    check_untied([LAYER], [(LAYER.base, other), ("embed", head), ("head", head)])
+    with pytest.raises(ConfigError, match=r"q_proj\.weight and head"):
+        check_untied([LAYER], [(LAYER.base, head), ("head", head)])
 
 
 def test_a_name_without_adapters_is_its_own():
