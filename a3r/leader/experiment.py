@@ -16,7 +16,7 @@ from a3r.blueprints.model import (
     MetricSpec,
     ServerSpec,
 )
-from a3r.core.hashing import tree_hash
+from a3r.core.hashing import canonical_json, tree_hash
 from a3r.leader.factors import Scalar, short_label
 from a3r.leader.generate import ENTRY, generate_client
 from a3r.leader.goal import GoalSpec
@@ -24,6 +24,8 @@ from a3r.leader.model_files import find_model, weights_fingerprint
 from a3r.leader.plan import DesignRow, StagePlan
 from a3r.leader.tasks import TASKS
 from a3r.leader.training import CellSettings, cell_settings, rounds_of, train_config
+from a3r.leader.verl_weights import verl_fingerprint
+from swarm.protocol.config import TrainConfig
 
 PARALLEL = 64
 ITEM_SEED = 0
@@ -76,20 +78,29 @@ def build_blueprints(
         clients: the packed client of each task in the design.
         goal_dir: the goal's folder (a model may be named relative to it).
     """
-    fingerprints: dict[str, str] = {}
+    fingerprints: dict[tuple[str, str], str] = {}
     out: list[Blueprint] = []
     for row in plan.design:
         cell = cell_settings(goal, row.factors)
-        if cell.model not in fingerprints:
-            fingerprints[cell.model] = weights_fingerprint(find_model(cell.model, goal_dir))
+        train = train_config(goal, row.factors, blueprint_name(row.factors, stage), goal_dir)
+        named = (cell.model, canonical_json([train.engine, train.verl.model_dump(mode="json")]))
+        if named not in fingerprints:
+            fingerprints[named] = _fingerprint(find_model(cell.model, goal_dir), train)
         server = ServerSpec(
-            train=train_config(goal, row.factors, blueprint_name(row.factors, stage), goal_dir),
-            model_fingerprint=fingerprints[cell.model],
+            train=train,
+            model_fingerprint=fingerprints[named],
             gpus=cell.resources.gpus,
             environment=cell.server_environment,
         )
         out.append(_blueprint(goal, plan, row, stage, cell, clients[cell.task], server))
     return out
+
+
+def _fingerprint(model: Path, train: TrainConfig) -> str:
+    """Name of the base weights, as the engine of ``train`` names them; empty when only the engine can say."""
+    if train.engine == "verl":
+        return verl_fingerprint(model, train)
+    return weights_fingerprint(model)
 
 
 def tasks_of(goal: GoalSpec, plan: StagePlan) -> tuple[str, ...]:

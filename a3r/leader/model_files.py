@@ -53,7 +53,7 @@ def weights_fingerprint(folder: Path) -> str:
     test compares them. Empty when a tensor has a number format that numpy can not read.
     """
     tensors: dict[str, tuple[tuple[int, ...], bytes]] = {}
-    for name in _weight_files(folder):
+    for name in weight_files(folder):
         found = _read(folder / name)
         if found is None:
             return ""
@@ -68,7 +68,8 @@ def weights_fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _weight_files(folder: Path) -> list[str]:
+def weight_files(folder: Path) -> list[str]:
+    """Names of the files with the weights, in order."""
     index = folder / INDEX_FILE
     if not index.is_file():
         return [WEIGHTS_FILE]
