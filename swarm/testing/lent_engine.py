@@ -21,14 +21,21 @@ from swarm.server.ports import Chunk, Engine, EngineInfo, GenerateRequest, Train
 
 IDLE_S = 120.0
 """How long a borrower that leaves waits until its own generations have ended."""
+MOST_TOKENS = 32
 ResultT = TypeVar("ResultT")
 OnLate = Callable[[Chunk | None], None]
 
 
 class Lender:
-    """Makes engines for services (``engine_factory``), all of them the same one. ``make`` makes that one."""
+    """Makes engines for services (``engine_factory``), all of them the same one. ``make`` makes that one.
 
-    def __init__(self, name: str, make: Callable[[], Engine]) -> None:
+    Answers have ``most_tokens`` at most, whatever was asked for: an untrained model rarely ends one by itself.
+    """
+
+    def __init__(
+        self, name: str, make: Callable[[], Engine], *, most_tokens: int = MOST_TOKENS
+    ) -> None:
+        self.most_tokens = most_tokens
         self.name = name
         """The value of ``engine`` in the configurations of its services."""
         self.sharing = True
@@ -124,7 +131,7 @@ class LentEngine:
 
     async def generate(self, request: GenerateRequest, *, on_late: OnLate | None = None) -> Chunk:
         """Sample to the end. A cancelled caller aborts; the chunk that ends it then goes to ``on_late``."""
-        future = self._kept(self._lender.do(self._now().generate(request)))
+        future = self._kept(self._lender.do(self._now().generate(self._short(request))))
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -134,7 +141,7 @@ class LentEngine:
 
     async def stream(self, request: GenerateRequest) -> AsyncIterator[Chunk]:
         """Sample token by token; closing the iterator early aborts."""
-        engine, loop = self._now(), asyncio.get_running_loop()
+        engine, short, loop = self._now(), self._short(request), asyncio.get_running_loop()
         chunks: asyncio.Queue[Chunk | BaseException] = asyncio.Queue()
 
         def put(item: Chunk | BaseException) -> None:
@@ -143,7 +150,7 @@ class LentEngine:
 
         async def pump() -> None:
             try:
-                async for chunk in engine.stream(request):
+                async for chunk in engine.stream(short):
                     put(chunk)
             except SwarmError as error:
                 put(error)
@@ -196,6 +203,10 @@ class LentEngine:
         if self._lent is None:
             raise EngineFailed("The engine was given back.", hint="Boot it again.")
         return self._lent
+
+    def _short(self, request: GenerateRequest) -> GenerateRequest:
+        most = min(request.max_tokens, self._lender.most_tokens)
+        return msgspec.structs.replace(request, max_tokens=most)
 
     def _kept(self, future: asyncio.Future[ResultT]) -> asyncio.Future[ResultT]:
         self._open.add(future)

@@ -145,7 +145,6 @@ async def test_an_abort_ends_the_pending_call_with_episode_gone(tmp_path, make_c
             await asyncio.wait_for(running, 5)
 
 
-@pytest.mark.every_engine
 async def test_a_prompt_longer_than_the_context_is_refused(tmp_path, make_config):
     config = make_config(model={"max_model_len": 24})
     async with toy_service(tmp_path, config) as service:
@@ -156,7 +155,6 @@ async def test_a_prompt_longer_than_the_context_is_refused(tmp_path, make_config
             await reply_to(service, episode, call("1" * 30))
 
 
-@pytest.mark.every_engine
 async def test_megabytes_of_text_are_refused_before_they_are_encoded(tmp_path, make_config):
     async with toy_service(tmp_path, make_config()) as service:
         episode = await opened(service)
