@@ -125,12 +125,13 @@ def _hub(ws: Any, url: str | None, token_file: Path | None, ca_file: Path | None
     from a3r.core.addresses import trouble_with
     from a3r.hub.ready import READY_FILE
     from a3r.hub.tokens import WORKER_TOKEN_FILE
-    from a3r.worker.hub_client import HubClient, at, from_ready_file, read_token
+    from a3r.worker.hub_client import HubClient, at, from_ready_file, process_of, read_token
 
     if url is None:
         # The local daemon may restart on another port: the record is read again whenever it does not answer.
         own = token_file or ws.daemon / WORKER_TOKEN_FILE
-        return HubClient(from_ready_file(ws.daemon / READY_FILE, own))
+        ready = ws.daemon / READY_FILE
+        return HubClient(from_ready_file(ready, own), lives=process_of(ready))
     if token_file is None:
         raise WorkerUsage(
             "--hub needs --token-file.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -52,13 +53,15 @@ class HubClient:
         timeout_s: float = TIMEOUT_S,
         ca_file: Path | None = None,
         socket: Path | None = None,
+        lives: Callable[[], bool] = lambda: True,
     ) -> None:
         """``locate`` returns the hub's URL and the worker token; asked again when the hub did not answer (it may have moved).
 
+        ``lives``: asked before each request; no token is sent to a port whose owner is known to be gone.
         ``ca_file``: certificates (PEM) to trust for https instead of the system's. ``socket``: a Unix socket that leads
         there, whatever the URL.
         """
-        self._locate = locate
+        self._locate, self._lives = locate, lives
         self._timeout_s = timeout_s
         trust: dict[str, Any] = {} if ca_file is None else {"ca_certs": str(ca_file)}
         self._pool: urllib3.PoolManager = (
@@ -121,7 +124,7 @@ class HubClient:
     def _send(self, method: str, path: str, body: bytes | None, timeout_s: float) -> bytes:
         url = "?"
         try:
-            url, token = self._where = self._where or self._locate()
+            url, token = self._where = self._address()
             response = self._pool.request(
                 method,
                 f"{url.rstrip('/')}/worker/v1/{path}",
@@ -138,6 +141,13 @@ class HubClient:
         if response.status >= 400:
             raise self._error(response.status, response.data)
         return response.data
+
+    def _address(self) -> tuple[str, str]:
+        """URL and token; OSError when there is no hub to speak to."""
+        if not self._lives():
+            # Its port may be anybody's by now, who must not be sent our token.
+            raise OSError("the daemon is gone")
+        return self._where or self._locate()
 
     def _error(self, status: int, data: bytes) -> A3RError:
         if status in (401, 403):
@@ -195,6 +205,22 @@ def from_ready_file(ready_file: Path, token_file: Path) -> Callable[[], tuple[st
         return url, read_token(token_file)
 
     return locate
+
+
+def process_of(ready_file: Path) -> Callable[[], bool]:
+    """Whether the process that a ready record names lives; True where the record names none, or cannot be read."""
+
+    def lives() -> bool:
+        try:
+            pid = int(json.loads(ready_file.read_text(encoding="utf-8"))["pid"])
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except (OSError, ValueError, KeyError, TypeError):
+            return True
+        return pid > 0
+
+    return lives
 
 
 def read_token(path: Path) -> str:

@@ -1,6 +1,8 @@
 """The client of the hub against a plain HTTP server."""
 
 import json
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -8,7 +10,7 @@ import pytest
 
 from a3r.core.errors import A3RError, AuthFailed, Conflict, HubUnreachable
 from a3r.core.wire import ClaimRequest, LogChunk
-from a3r.worker.hub_client import HubClient, fixed, from_ready_file, read_token
+from a3r.worker.hub_client import HubClient, fixed, from_ready_file, process_of, read_token
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -102,6 +104,21 @@ def test_a_hub_that_moved_is_found_again_by_its_ready_record(server, token_file,
         hub.claim(ClaimRequest(worker_id="w", free_slots=1))
     ready.write_text(json.dumps({"url": url(server)}))
     assert hub.claim(ClaimRequest(worker_id="w", free_slots=1)) is None
+    hub.close()
+
+
+def test_no_token_is_sent_to_the_port_of_a_daemon_that_was_killed(server, token_file, tmp_path):
+    ready = tmp_path / "ready.json"
+    daemon = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    ready.write_text(json.dumps({"url": url(server), "pid": daemon.pid}))
+    hub = HubClient(from_ready_file(ready, token_file), lives=process_of(ready))
+    claim = ClaimRequest(worker_id="w", free_slots=1)
+    assert hub.claim(claim) is None
+    daemon.kill()
+    daemon.communicate()
+    with pytest.raises(HubUnreachable):
+        hub.claim(claim)
+    assert len(server.asked) == 1
     hub.close()
 
 
