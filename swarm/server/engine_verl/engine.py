@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
@@ -20,16 +20,19 @@ from swarm.protocol.config import TrainConfig
 from swarm.protocol.errors import ConfigError, EngineFailed, StateError
 from swarm.server.constraints import Grammars
 from swarm.server.engine_verl import placement
+from swarm.server.engine_verl.apart import replica_sizes
+from swarm.server.engine_verl.budgets import row_multiple
 from swarm.server.engine_verl.checkpoints import (
     CheckpointState,
     read_state,
     shards,
     write_checkpoint,
 )
-from swarm.server.engine_verl.keys import uses_reference
+from swarm.server.engine_verl.keys import uses_critic, uses_reference
 from swarm.server.engine_verl.losses import check_loss
 from swarm.server.engine_verl.nonces import nonce_of
 from swarm.server.engine_verl.rollout import Rollout
+from swarm.server.engine_verl.supply import Supply
 from swarm.server.engine_verl.trainer import Trainer
 from swarm.server.model_files import resolve_model
 from swarm.server.ports import Chunk, EngineInfo, GenerateRequest, TrainBatch, TrainResult
@@ -40,6 +43,10 @@ logger = logging.getLogger(__name__)
 
 PIECE_S = 0.2
 """Between two looks at a running update the child can beat."""
+SHARED_PIECE_S = 0.002
+"""The same while generations go on: their tokens wait for it."""
+LEAVE_S = 30.0
+"""How long an update waits for generations that were aborted before it."""
 ResultT = TypeVar("ResultT")
 
 
@@ -57,22 +64,29 @@ class VerlEngine:
         self._device = device
         self._folder = resolve_model(config.model.path)
         self._max_len = _max_len(config, self._folder)
+        self._late: list[Chunk] = []
+        """Came while an update waited; for the next ``tick``."""
         self._work = ThreadPoolExecutor(1, thread_name_prefix="update")
         began = time.monotonic()
         self._group, self._replicas = self._build()
-        self._sync = self._synchroniser()
         self._facts = self._group.describe()[0]
         self._trainer = Trainer(
             self._group,
             config,
-            data_parallel=self._facts["data_parallel"],
+            multiple=self._multiple(self._facts["data_parallel"]),
             has_reference=uses_reference(config),
+            **self._judges,
         )
         self._rollout = Rollout(
-            [replica.server_handle for replica in self._replicas], _grammars(self._folder)
+            self._replicas.servers,
+            _grammars(self._folder),
+            on_death=self._died,
+            versioned=config.asynchronous.enabled,
+            kind=config.verl.rollout,
         )
+        self._supply = Supply(self._replicas, self._rollout)
         self._state = self._restored(checkpoint)
-        self._serve(self._state.policy_version)
+        self._work.submit(self._supply.serve, self._state.policy_version).result()
         logger.info("The engine verl booted in %.0f s.", time.monotonic() - began)
 
     def info(self) -> EngineInfo:
@@ -88,13 +102,23 @@ class VerlEngine:
 
     @property
     def busy(self) -> bool:
-        """Whether a generation is open."""
-        return self._rollout.load > 0
+        """Whether a generation is open, or chunks wait for a ``tick``."""
+        return self._rollout.load > 0 or bool(self._late)
 
     @property
     def load(self) -> int:
         """Generations that are open."""
         return self._rollout.load
+
+    @property
+    def rollout(self) -> Rollout:
+        """What samples."""
+        return self._rollout
+
+    @property
+    def replicas(self) -> Any:
+        """The ``Replicas`` that sample."""
+        return self._replicas
 
     def submit(self, request: GenerateRequest) -> None:
         """Send a generation to its replica."""
@@ -109,9 +133,10 @@ class VerlEngine:
         """Return what was sampled meanwhile.
 
         Raises:
-            EngineFailed: a replica died; the front then boots the engine anew.
+            EngineFailed: sampling cannot go on; the front then boots the engine anew.
         """
-        chunks = self._rollout.collect()
+        chunks = self._late + self._rollout.collect()
+        self._late = []
         if self._rollout.lost:
             raise EngineFailed(self._rollout.lost, hint="See the server's log.")
         return chunks
@@ -119,26 +144,33 @@ class VerlEngine:
     def update(self, batch: TrainBatch) -> Slices[TrainResult]:
         """Consume one batch; the weights that sample after it are the new ones.
 
+        An overlapped batch lets generations go on, with the old weights until the hand-over, which running ones survive.
+
         Raises:
-            StateError: generations are running.
+            StateError: generations are running and the batch does not overlap them.
             ValueError: a malformed row.
             EngineFailed: weights moved and what is served did not.
         """
-        if self.busy:
+        if not batch.overlapped:
+            yield from self._emptied()
+        if self._rollout.load and not batch.overlapped:
             raise StateError(
                 f"Batch {batch.step} arrived while generations were running.",
                 hint="Finish or abort every generation before training.",
             )
-        return (yield from _awaited(self._work.submit(self._update, batch)))
+        piece_s = SHARED_PIECE_S if batch.overlapped else PIECE_S
+        done = self._work.submit(self._update, batch)
+        return (yield from _awaited(done, piece_s, self._supply.check_stuck))
 
     def save(self, folder: str) -> dict[str, Any]:
         """Write a checkpoint; returns step, policy_version, fingerprint and path."""
         path, state = Path(folder), self._state
 
         def save_shards(place: str) -> None:
-            self._group.save_checkpoint(place, global_step=state.step)
+            self._trainer.save(place, step=state.step)
 
-        write_checkpoint(path, state, self._folder, save_shards)
+        # In turn with whatever gives weights to a replica: both gather over all ranks.
+        self._work.submit(write_checkpoint, path, state, self._folder, save_shards).result()
         return {
             "step": state.step,
             "policy_version": state.policy_version,
@@ -154,49 +186,48 @@ class VerlEngine:
 
     # -- inside ---------------------------------------------------------------------------------------------
 
-    def _build(self) -> tuple[Any, Any]:
-        import ray
-        from verl.single_controller.ray import RayClassWithInitArgs, RayWorkerGroup
-        from verl.utils.device import get_device_name
+    def _emptied(self) -> Slices[None]:
+        """Wait for what was aborted: to the front a caller that left a stream is gone at once, vLLM needs a moment more."""
+        until = time.monotonic() + LEAVE_S
+        while self._rollout.load and time.monotonic() < until:
+            self._late += self._rollout.collect()
+            yield
 
+    def _build(self) -> tuple[Any, Any]:
+        from swarm.server.engine_verl.group import judges, launch_workers
+        from swarm.server.engine_verl.replicas import Replicas, check_backend, width
         from swarm.server.engine_verl.verl_config import compose
-        from swarm.server.engine_verl.vllm_server import launch
-        from swarm.server.engine_verl.worker import SwarmWorker
 
         verl = self._config.verl
         composed = compose(
             self._config, folder=str(self._folder), max_len=self._max_len, device=self._device
         )
         self._composed = composed
+        check_backend(composed.actor_rollout_ref.rollout, apart=verl.rollout_gpus is not None)
         nonce = nonce_of(dict(os.environ))
         pool = placement.pool_of(verl, nonce, wait_s=self._config.engine_hang_s)
         role = "actor_rollout_ref" if uses_reference(self._config) else "actor_rollout"
-        workers = RayClassWithInitArgs(
-            cls=ray.remote(SwarmWorker), config=composed.actor_rollout_ref, role=role
+        sizes = replica_sizes(verl, width(composed.actor_rollout_ref.rollout))
+        pools = [
+            placement.pool_of(verl, nonce, sizes=size, label=f"rollout{rank}-")
+            for rank, size in enumerate(sizes)
+        ]
+        group = launch_workers(composed, pool, role)
+        self._judges = judges(self._config, composed, pool)
+        replicas = Replicas(
+            composed.actor_rollout_ref, group, nonce=nonce, pools=pools if sizes else None
         )
-        group = RayWorkerGroup(
-            resource_pool=pool, ray_cls_with_init=workers, device_name=get_device_name()
-        )
-        group.init_model()
-        return group, asyncio.run(launch(composed.actor_rollout_ref, group))
+        return group, replicas
 
-    def _synchroniser(self) -> Any:
-        from verl.checkpoint_engine import CheckpointEngineManager
-        from verl.utils.config import omega_conf_to_dataclass
-
-        settings = omega_conf_to_dataclass(
-            self._composed.actor_rollout_ref.rollout.checkpoint_engine
-        )
-        return CheckpointEngineManager(
-            config=settings, actor_wg=self._group, replicas=self._replicas
-        )
+    def _multiple(self, ranks: int) -> int:
+        return row_multiple(self._composed, ranks, critic=uses_critic(self._config))
 
     def _restored(self, checkpoint: str | None) -> CheckpointState:
         if checkpoint is None:
             return CheckpointState(0, 0, self._fingerprint())
         folder = Path(checkpoint)
         state = read_state(folder)
-        self._group.load_checkpoint(shards(folder), None, False)
+        self._trainer.load(shards(folder))
         found = self._fingerprint()
         if found != state.fingerprint:
             raise EngineFailed(
@@ -208,15 +239,14 @@ class VerlEngine:
     def _fingerprint(self) -> str:
         return self._group.fingerprint()[0]
 
-    def _serve(self, version: int) -> None:
-        """Hand the trainer's weights to every replica, which forgets its prefix caches."""
-        self._sync.update_weights(global_steps=version)
-        self._served = self._rollout.served_fingerprints()
+    def _died(self, _replica: int) -> None:
+        """A replica died, and nobody may wait here: another one is launched in its place once no update runs."""
+        self._work.submit(lambda: self._supply.mend(self._state.policy_version))
 
     def _update(self, batch: TrainBatch) -> TrainResult:
         sleeps = bool(self._composed.actor_rollout_ref.rollout.free_cache_engine)
         if sleeps:
-            self._sync.sleep_replicas()
+            self._supply.sleep()
         stats = self._trainer.apply(batch)
         before = self._state.fingerprint
         fingerprint = self._fingerprint()
@@ -228,9 +258,10 @@ class VerlEngine:
         return _result(self._state, stats, moved=moved)
 
     def _hand_over(self, version: int, *, moved: bool) -> None:
-        served = self._served
-        self._serve(version)
-        if moved and set(served) & set(self._served):
+        before = {name for names in self._supply.served.values() for name in names}
+        self._supply.serve(version)
+        after = {name for names in self._supply.served.values() for name in names}
+        if moved and before & after:
             raise EngineFailed(
                 "The trained weights moved and the served ones did not.",
                 hint="The weight sync of verl and vLLM do not fit together; see docs/guides/gpu-cluster.md.",
@@ -254,27 +285,29 @@ def _result(state: CheckpointState, stats: UpdateStats, *, moved: bool) -> Train
     )
 
 
-def _awaited(future: Future[ResultT]) -> Slices[ResultT]:
-    """Yield while a thread works, and return what it returns."""
+def _awaited(future: Future[ResultT], piece_s: float, check: Callable[[], None]) -> Slices[ResultT]:
+    """Yield while a thread works, and return what it returns; ``check`` may raise in between."""
     while True:
         try:
-            return future.result(timeout=PIECE_S)
+            return future.result(timeout=piece_s)
         except NotYet:
             if future.done():
                 raise
+            check()
             yield
 
 
 def _check(config: TrainConfig) -> None:
     check_loss(config.verl.loss)
-    if config.asynchronous.enabled:
+    if config.asynchronous.enabled and config.verl.rollout_gpus is None:
         raise ConfigError(
-            "The engine 'verl' trains and samples in turns: asynchronous.enabled is not built for it.",
-            hint="Leave asynchronous.enabled out, or use engine: torch on one GPU.",
+            "asynchronous.enabled needs a rollout that does not give its GPUs to the trainer.",
+            hint="Give it GPUs of its own in verl.rollout_gpus, or leave asynchronous.enabled out.",
         )
-    if config.verl.rollout != "vllm":
+    if config.asynchronous.enabled and config.verl.rollout == "sglang":
         raise ConfigError(
-            f"verl.rollout {config.verl.rollout!r} is not built yet.", hint="Use 'vllm'."
+            "asynchronous.enabled with verl.rollout 'sglang' is not built: its requests do not outlive a change of weights.",
+            hint="Use verl.rollout: vllm, or leave asynchronous.enabled out.",
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from swarm.protocol.config import VerlConfig
 from swarm.protocol.errors import ConfigError, EngineFailed
+from swarm.server.engine_verl.apart import fits, shapes
 from swarm.server.engine_verl.nonces import NONCE, PREFIX
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ def join_ray(verl: VerlConfig, nonce: str, *, device: str, variables: dict[str, 
     # "local": without an address Ray would join whatever cluster it finds on this machine.
     own: dict[str, Any] = {"address": "local", "include_dashboard": False}
     if device == "cpu":
-        gpus = verl.nodes * verl.gpus_per_node
+        gpus = sum(shapes(verl))
         own |= {
             "num_gpus": gpus,
             "num_cpus": CPU_SLOTS * gpus,
@@ -68,15 +69,16 @@ def require_room(machines: Sequence[Mapping[str, float]], verl: VerlConfig) -> N
     Raises:
         ConfigError: they cannot, whoever else leaves.
     """
-    each = verl.gpus_per_node
+    each, apart = verl.gpus_per_node, verl.rollout_gpus
     rooms = [min(has.get("GPU", 0), has.get("CPU", 0) // CPUS_A_GPU) for has in machines]
-    if sum(int(room // each) for room in rooms) >= verl.nodes:
+    if fits(shapes(verl), rooms):
         return
+    more = f" and verl.rollout_gpus for {apart.nodes} x {apart.gpus_per_node}" if apart else ""
     told = ", ".join(
         f"{has.get('GPU', 0):g} GPUs and {has.get('CPU', 0):g} CPUs" for has in machines
     )
     raise ConfigError(
-        f"The Ray cluster has too few GPUs: verl.nodes x verl.gpus_per_node asks for {verl.nodes} x {each}, each with "
+        f"The Ray cluster has too few GPUs: verl.nodes x verl.gpus_per_node asks for {verl.nodes} x {each}{more}, each with "
         f"{CPUS_A_GPU} CPUs; its {len(machines)} machines have {told or 'nothing'}.",
         hint="Lower verl.nodes or verl.gpus_per_node, or add machines: ray start --address=<head>:6379.",
     )
@@ -106,19 +108,29 @@ def connect(tries: int, **settings: Any) -> None:
         return
 
 
-def pool_of(verl: VerlConfig, nonce: str, *, wait_s: float = 300.0) -> Any:
+def pool_of(
+    verl: VerlConfig,
+    nonce: str,
+    *,
+    wait_s: float = 300.0,
+    sizes: Sequence[int] = (),
+    label: str = "",
+) -> Any:
     """Return verl's resource pool: one placement group a node, one bundle a GPU, named with the nonce.
+
+    ``sizes``, GPUs a node, and ``label``, part of the names, are for a pool beside the trainer's, which has neither.
 
     Raises:
         EngineFailed: nobody freed the GPUs within ``wait_s``.
     """
     from verl.single_controller.ray import RayResourcePool
 
+    wanted = list(sizes) or [verl.gpus_per_node] * verl.nodes
     pool = RayResourcePool(
-        process_on_nodes=[verl.gpus_per_node] * verl.nodes,
+        process_on_nodes=wanted,
         use_gpu=True,
         max_colocate_count=CPUS_A_GPU,
-        name_prefix=f"{PREFIX}{nonce}-",
+        name_prefix=f"{PREFIX}{nonce}-{label}",
     )
     # verl waits for its placement groups without end.
     waiting: Future[Any] = Future()
@@ -127,7 +139,7 @@ def pool_of(verl: VerlConfig, nonce: str, *, wait_s: float = 300.0) -> Any:
         waiting.result(wait_s)
     except TimeoutError as error:
         raise EngineFailed(
-            f"No {verl.nodes} x {verl.gpus_per_node} GPUs became free in {wait_s:g} s; they are held by: "
+            f"No {len(wanted)} x {wanted[0]} GPUs became free in {wait_s:g} s; they are held by: "
             f"{', '.join(_holders(nonce)) or 'nobody that placed a group'}.",
             hint="Stop who holds them ('ray status' shows more), wait longer (engine_hang_s), or add machines.",
         ) from error

@@ -1,10 +1,11 @@
-"""A request of the front in vLLM's terms. Pure."""
+"""A request of the front in the terms of vLLM or SGLang, and an answer in ours. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import Any
 
+from swarm.protocol.errors import ConfigError
 from swarm.server.ports import GenerateRequest
 
 
@@ -44,6 +45,60 @@ def vllm_request(request: GenerateRequest, *, lark: str = "") -> dict[str, Any]:
         "top": request.top_logprobs,
         "lark": lark,
     }
+
+
+def sglang_request(request: GenerateRequest, *, lark: str = "") -> dict[str, Any]:
+    """Return what ``SglangServer.sample`` takes. The seed counts only where SGLang runs with ``enable_deterministic_inference``.
+
+    Raises:
+        ConfigError: a grammar or alternatives of tokens are asked for.
+    """
+    if lark or request.top_logprobs:
+        raise ConfigError(
+            "SGLang samples without grammars and top_logprobs here.",
+            hint="Leave them out of the call, or use verl.rollout: vllm.",
+        )
+    params = request.params
+    sampled: dict[str, Any] = {
+        "temperature": request.temperature,
+        "top_p": params.top_p,
+        "top_k": params.top_k or -1,
+        "min_p": params.min_p,
+        "presence_penalty": params.presence_penalty,
+        "frequency_penalty": params.frequency_penalty,
+        "repetition_penalty": params.repetition_penalty,
+        "min_new_tokens": params.min_tokens,
+        "ignore_eos": params.ignore_eos,
+        "max_new_tokens": request.max_tokens,
+        "stop_token_ids": request.stop_token_ids,
+        "no_stop_trim": True,
+        "logprobs": True,
+        "sampling_seed": seed_of(request.noise_key) >> 32,
+    }
+    if request.stop:
+        sampled["stop"] = request.stop
+    if params.logit_bias:
+        sampled["logit_bias"] = {str(token): bias for token, bias in params.logit_bias.items()}
+    return {"id": request.request_id, "prompt": request.prompt_ids, "params": sampled}
+
+
+def whole_piece(
+    ids: list[int], logprobs: list[float], reason: str | None, *, version: int
+) -> dict[str, Any]:
+    """Return a whole answer as one last piece; a reason that is none of ours is an abort."""
+    finish = reason if reason in ("stop", "length") else "abort"
+    return {
+        "ids": list(ids),
+        "logprobs": list(logprobs),
+        "top": [],
+        "versions": [version] * len(ids),
+        "finish": finish,
+        "stop_reason": None,
+    }
+
+
+REQUESTS = {"vllm": vllm_request, "sglang": sglang_request}
+"""``verl.rollout`` -> what its servers are asked with."""
 
 
 def seed_of(noise_key: str) -> int:

@@ -10,15 +10,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from swarm.protocol.config import TrainConfig
+from swarm.protocol.errors import ConfigError
 from swarm.server.engine_verl.batches import Floats, RowArrays, arrays_of
+from swarm.server.engine_verl.critic import Critic
+from swarm.server.engine_verl.estimators import Estimate, estimated
 from swarm.server.engine_verl.figures import figures_of
+from swarm.server.engine_verl.importance import corrected, gap_of
 from swarm.server.ports import TrainBatch, TrainRow
 from swarm.server.train.minibatches import mass, minibatches
 from swarm.server.train.statistics import Move, Tally, UpdateStats, summary
+
+CRITIC = "critic"
+"""Folder of the value model inside a checkpoint's shards."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +36,35 @@ class Part:
     arrays: RowArrays
     reference_R_S: Floats | None  # noqa: N815
     scale: float
+    truncated: int = 0
+    """Tokens whose importance weight was cut."""
+    gap: float | None = None
+    """Largest difference to the sampler, where ``arrays`` no longer have what it said."""
 
 
 class Trainer:
-    """Applies batches to the weights of a worker group, in place; ``group`` is a group of ``SwarmWorker``."""
+    """Applies batches to the weights of a worker group, in place; ``group`` is a group of ``SwarmWorker``.
+
+    Rows are padded to a multiple of ``multiple``. Their advantages are their own, unless an estimator of verl's or a critic
+    gives others.
+    """
 
     def __init__(
-        self, group: Any, config: TrainConfig, *, data_parallel: int, has_reference: bool
+        self,
+        group: Any,
+        config: TrainConfig,
+        *,
+        multiple: int,
+        has_reference: bool,
+        estimate: Estimate | None = None,
+        critic: Critic | None = None,
     ) -> None:
         self._group = group
         self._config = config
-        self._data_parallel = data_parallel
+        self._multiple = multiple
         self._has_reference = has_reference
+        self._estimate = estimate
+        self._critic = critic
 
     def apply(self, batch: TrainBatch) -> UpdateStats:
         """Take one optimizer step per minibatch and epoch, or none at all.
@@ -55,24 +80,79 @@ class Trainer:
             return UpdateStats()
         algorithm = self._config.algorithm
         kl_coef = algorithm.kl_coef if batch.kl_coef is None else batch.kl_coef
+        rows = self._judged(rows)
         parts = self._parts(rows, kl_coef)
-        self._group.keep()
-        moves: list[Move] = []
-        for part in parts * algorithm.epochs:
-            moves.append(self._move(part, batch, kl_coef))
-            if moves[-1].broken:
-                self._group.put_back()
-                break
-        self._group.forget()
+        if batch.overlapped:
+            parts = [self._weighed(part) for part in parts]
+        moves = self._moves(rows, parts, batch, kl_coef)
         tokens = sum(part.arrays.tokens for part in parts)
-        return summary(moves, tokens, has_kl=bool(kl_coef), weighted=False, cpu_s=0.0)
+        return summary(moves, tokens, has_kl=bool(kl_coef), weighted=batch.overlapped, cpu_s=0.0)
+
+    def save(self, place: str, *, step: int) -> None:
+        """Write weights and moments of all that trains below ``place``."""
+        self._group.save_checkpoint(place, global_step=step)
+        if self._critic is not None:
+            self._critic.group.save_checkpoint(f"{place}/{CRITIC}", global_step=step)
+
+    def load(self, place: str) -> None:
+        """Take up what ``save`` wrote.
+
+        Raises:
+            ConfigError: it was written without the value model that this run trains.
+        """
+        if self._critic is not None and not Path(place, CRITIC).is_dir():
+            raise ConfigError(
+                f"The checkpoint {place!r} has no value model, and verl.adv_estimator is 'gae'.",
+                hint="Resume with the estimator that it was trained with, or start anew from its model.",
+            )
+        self._group.load_checkpoint(place, None, False)
+        if self._critic is not None:
+            self._critic.group.load_checkpoint(f"{place}/{CRITIC}", None, False)
+
+    def _judged(self, rows: list[TrainRow]) -> list[TrainRow]:
+        if self._critic is not None:
+            return self._critic.judge(rows)
+        return rows if self._estimate is None else estimated(rows, self._estimate)
+
+    def _moves(
+        self, rows: Sequence[TrainRow], parts: Sequence[Part], batch: TrainBatch, kl_coef: float
+    ) -> list[Move]:
+        """Every optimizer step, up to the first that is broken; then all of them are undone."""
+        algorithm, critic = self._config.algorithm, self._critic
+        groups = [self._group] if critic is None else [self._group, critic.group]
+        for group in groups:
+            group.keep()
+        moves: list[Move] = []
+        cut = minibatches(rows, algorithm.minibatches)
+        for part, members in list(zip(parts, cut, strict=True)) * algorithm.epochs:
+            move = self._move(part, batch, kl_coef)
+            if critic is not None and not move.broken:
+                move = replace(move, broken=critic.move(members))
+            moves.append(move)
+            if move.broken:
+                for group in groups:
+                    group.put_back()
+                break
+        for group in groups:
+            group.forget()
+        return moves
 
     def _parts(self, rows: Sequence[TrainRow], kl_coef: float) -> list[Part]:
         cut = minibatches(rows, self._config.algorithm.minibatches)
-        arrays = [arrays_of(part, multiple=self._data_parallel) for part in cut]
+        arrays = [arrays_of(part, multiple=self._multiple) for part in cut]
         scales = [mass(rows) / mass(part) for part in cut]
         references = [self._reference(one) if kl_coef else None for one in arrays]
         return [Part(*one) for one in zip(arrays, references, scales, strict=True)]
+
+    def _weighed(self, part: Part) -> Part:
+        """The part as a clipped loss of now sees it, with importance weights for what older weights sampled."""
+        from swarm.server.engine_verl.tensors import of_responses, tensordict_of
+
+        data = tensordict_of(part.arrays, calculate_entropy=False, compute_loss=False)
+        start = of_responses(_result(self._group.compute_log_prob(data)), "log_probs", data)
+        cap = self._config.asynchronous.importance_cap
+        arrays, truncated = corrected(part.arrays, start, cap)
+        return replace(part, arrays=arrays, truncated=truncated, gap=gap_of(part.arrays, start))
 
     def _reference(self, arrays: RowArrays) -> Floats:
         """Log-probabilities of the model that training began with."""
@@ -116,7 +196,8 @@ class Trainer:
             clipped=figures.clipped,
             entropy=figures.entropy,
             kl=figures.kl,
-            gap=figures.gap,
+            gap=figures.gap if part.gap is None else part.gap,
+            truncated=part.truncated,
             tokens=figures.tokens,
         )
         if not math.isfinite(loss):

@@ -1,6 +1,6 @@
 """vLLM servers of the rollout as verl runs them, asked for tokens one request at a time: stream, stop strings, seeds, abort.
 
-One Ray actor a replica; verl's own server and replica do everything that is not sampling.
+One Ray actor a replica (and node); verl's own server does everything that is not sampling.
 """
 
 # pyright: reportMissingImports=false
@@ -13,48 +13,85 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import ray
-from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 from vllm import SamplingParams
 from vllm.inputs import TokensPrompt
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
+from swarm.server.engine_verl.leftovers import Process, descendants
+from swarm.server.engine_verl.resend import BY_TOKEN, Piece
+
 EXTENSION = "swarm.server.engine_verl.vllm_extension.SwarmExtension"
-Piece = dict[str, Any]
-"""``ids``, ``logprobs``, ``top`` (a list of pairs a token), ``finish`` (None until the end) and ``stop_reason``."""
+LOOK_S = 0.5
+"""Between two looks at whether vLLM's engine lives."""
+SHORT_S = 0.001
 
 
 class SwarmServer(vLLMHttpServer):
-    """verl's server with token streams."""
+    """verl's server with token streams, and with requests that outlive a change of weights."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._sampling: set[str] = set()
+        self._stopping: set[str] = set()
 
     async def sample(self, request: dict[str, Any]) -> Piece:
         """Sample to the end; see ``stream``. An aborted request answers with what it had sampled."""
-        whole: Piece = {"ids": [], "logprobs": [], "top": [], "finish": None, "stop_reason": None}
+        whole: Piece = {name: [] for name in BY_TOKEN} | {"finish": None, "stop_reason": None}
         async for piece in self.stream(request):
-            for name in ("ids", "logprobs", "top"):
+            for name in BY_TOKEN:
                 whole[name] += piece[name]
             whole["finish"], whole["stop_reason"] = piece["finish"], piece["stop_reason"]
         return whole
 
     async def stream(self, request: dict[str, Any]) -> AsyncIterator[Piece]:
         """Sample and yield what is new; ``request`` is of ``vllm_request``. The last piece has ``finish``."""
-        lark = request["lark"]
-        params = SamplingParams(
-            **request["params"],
-            structured_outputs=StructuredOutputsParams(grammar=lark) if lark else None,
-            output_kind=RequestOutputKind.DELTA,
-        )
-        finished = False
-        prompt = TokensPrompt(prompt_token_ids=request["prompt"])
-        async for output in self.engine.generate(prompt, params, request["id"]):
-            piece = _piece(output, request["top"])
-            finished = piece["finish"] is not None
-            yield piece
+        name, finished = request["id"], False
+        self._sampling.add(name)
+        try:
+            prompt = TokensPrompt(prompt_token_ids=request["prompt"])
+            async for output in self.engine.generate(prompt, _params(request), name):
+                piece = _piece(output, request["top"], self.global_steps)
+                finished = piece["finish"] is not None
+                if name in self._stopping and not finished:
+                    # ``stop`` came before vLLM knew the request.
+                    await self.engine.abort(name)
+                yield piece
+        finally:
+            self._sampling.discard(name)
+            self._stopping.discard(name)
         if not finished:
-            yield {"ids": [], "logprobs": [], "top": [], "finish": "abort", "stop_reason": None}
+            yield {n: [] for n in BY_TOKEN} | {"finish": "abort", "stop_reason": None}
 
     async def stop(self, request_id: str) -> None:
         """Abort in vLLM's scheduler; the stream of the request ends. Unknown ids are ignored."""
-        await self.engine.abort(request_id)
+        if request_id in self._sampling:
+            self._stopping.add(request_id)
+            await self.engine.abort(request_id)
+
+    async def inside(self) -> list[str]:
+        """Return the requests that vLLM holds now."""
+        return [s.external_req_id for s in self.engine.output_processor.request_states.values()]
+
+    async def hold(self) -> None:
+        """Stop between two tokens, keep every request and forget what was computed with these weights: KV and prefix caches.
+
+        Returns once every token sampled so far is told, with the version that it was sampled under. ``resume_engine_generation``
+        goes on; the kept requests' KV is computed anew, with the weights that are there then.
+        """
+        await self.engine.pause_generation(mode="keep", clear_cache=True)
+        while self._unread():  # noqa: ASYNC110 - vLLM has no event for it
+            await asyncio.sleep(SHORT_S)
+
+    async def ended(self) -> str:
+        """Wait until vLLM's engine dies and say so; a call that outlives the server fails with it."""
+        while not self.engine.errored:  # noqa: ASYNC110 - vLLM has no event for it
+            await asyncio.sleep(LOOK_S)
+        return "vLLM's engine process ended"
+
+    async def processes(self) -> tuple[str, list[Process]]:
+        """Return the Ray id of this node, and this process with all below it."""
+        return ray.get_runtime_context().get_node_id(), descendants()
 
     async def served_fingerprint(self) -> list[str]:
         """Return a checksum a worker of this replica."""
@@ -63,42 +100,25 @@ class SwarmServer(vLLMHttpServer):
     def _get_worker_extension_cls(self) -> str:
         return EXTENSION
 
-
-class SwarmReplica(vLLMReplica):
-    """verl's replica with our server class."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(SwarmServer)
+    def _unread(self) -> bool:
+        """Whether vLLM sampled tokens that no stream has yielded yet."""
+        states = self.engine.output_processor.request_states.values()
+        arrived = self.engine.engine_core.outputs_queue
+        return not arrived.empty() or any(s.queue and s.queue.output is not None for s in states)
 
 
-async def launch(config: Any, group: Any) -> list[SwarmReplica]:
-    """Start as many replicas as the group's GPUs hold, on these GPUs; ``config`` is verl's ``actor_rollout_ref``.
-
-    verl's ``LLMServerManager`` does the same and adds a load balancer in a process of its own, which nobody would ask here.
-    """
-    rollout = config.rollout
-    size = (
-        rollout.tensor_model_parallel_size
-        * rollout.data_parallel_size
-        * rollout.pipeline_model_parallel_size
+def _params(request: dict[str, Any]) -> SamplingParams:
+    lark = request["lark"]
+    return SamplingParams(
+        **request["params"],
+        structured_outputs=StructuredOutputsParams(grammar=lark) if lark else None,
+        output_kind=RequestOutputKind.DELTA,
     )
-    replicas = [
-        SwarmReplica(
-            replica_rank=rank,
-            config=rollout,
-            model_config=config.model,
-            gpus_per_node=rollout.n_gpus_per_node,
-        )
-        for rank in range(group.world_size // size)
-    ]
-    await asyncio.gather(*(replica.init_hybrid(group) for replica in replicas))
-    return replicas
 
 
-def _piece(output: Any, top: int) -> Piece:
+def _piece(output: Any, top: int, version: int | None) -> Piece:
     if not output.outputs:
-        return {"ids": [], "logprobs": [], "top": [], "finish": "abort", "stop_reason": None}
+        return {n: [] for n in BY_TOKEN} | {"finish": "abort", "stop_reason": None}
     one = output.outputs[0]
     ids = list(one.token_ids)
     table = one.logprobs or []
@@ -112,6 +132,7 @@ def _piece(output: Any, top: int) -> Piece:
         "ids": ids,
         "logprobs": logprobs,
         "top": largest if top else [],
+        "versions": [version or 0] * len(ids),
         "finish": finish,
         "stop_reason": one.stop_reason,
     }

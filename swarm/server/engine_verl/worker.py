@@ -8,8 +8,8 @@ Runs as a Ray actor, one a rank; every method is called on all ranks at once.
 
 from __future__ import annotations
 
-import copy
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +17,13 @@ from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 
+from swarm.server.engine_verl import fsdp_engine
+from swarm.server.engine_verl.checkpoints import EXPORT
+from swarm.server.engine_verl.exports import aliases_of, write_export
+from swarm.server.engine_verl.lora import check_untied, layers_of, plain_name
 from swarm.server.engine_verl.losses import weighted_policy_loss
+from swarm.server.engine_verl.refill import adapter_for
+from swarm.server.engine_verl.snapshots import Snapshot, finite, modules_of
 from swarm.server.engine_verl.weights import checksum
 
 
@@ -27,10 +33,17 @@ class SwarmWorker(TinkerActorRolloutRefWorker):
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def init_model(self) -> None:
         """Load the model as verl does and give it our loss."""
+        if self.config.rollout.checkpoint_engine.backend != "naive":
+            # The rollout has accelerators of its own: no adapter to it here, weights go by the checkpoint engine.
+            self.role = self.role.replace("_rollout", "")
         super().init_model()
+        engine = self.actor.engine
+        if isinstance(engine, fsdp_engine.SwarmFSDPEngine) and engine.adapted:
+            named = engine.module.named_parameters(remove_duplicate=False)
+            check_untied(layers_of(engine.module), named)
         actor = omega_conf_to_dataclass(self.config.actor)
         self.actor.set_loss_fn(partial(weighted_policy_loss, actor))
-        self._kept: tuple[dict[str, Any], Any] | None = None
+        self._kept: Snapshot | None = None
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def fingerprint(self) -> str:
@@ -39,32 +52,35 @@ class SwarmWorker(TinkerActorRolloutRefWorker):
         return checksum(named)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    async def refill(self, replica: int, version: int) -> None:
+        """Give the weights to one replica that was launched anew, while the others go on sampling."""
+        own = self.rollout
+        self.rollout = adapter_for(own, replica)
+        try:
+            await self.update_weights(global_steps=version, mode="naive")
+        finally:
+            self.rollout = own
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def describe(self) -> dict[str, Any]:
         """Return parameters (of the whole model), device and data-parallel size."""
-        module = self.actor.engine.module
+        modules = modules_of(self.actor.engine)
         return {
-            "parameters": sum(p.numel() for p in module.parameters()),
+            "parameters": sum(p.numel() for module in modules for p in module.parameters()),
             "device": self.actor.device_name,
             "data_parallel": self.actor.engine.get_data_parallel_size(),
         }
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def keep(self) -> None:
-        """Copy this rank's weights and optimizer state to host memory, until ``put_back`` or ``forget``."""
-        engine = self.actor.engine
-        weights = {n: _local(p).detach().cpu().clone() for n, p in engine.module.named_parameters()}
-        self._kept = (weights, copy.deepcopy(engine.optimizer.state_dict()))
+        """Copy what trains of this rank to host memory, until ``put_back`` or ``forget``."""
+        self._kept = Snapshot(self.actor.engine)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def put_back(self) -> None:
         """Undo every move since ``keep``; without one do nothing."""
-        if self._kept is None:
-            return
-        weights, optimizer = self._kept
-        with torch.no_grad():
-            for name, parameter in self.actor.engine.module.named_parameters():
-                _local(parameter).copy_(weights[name])
-        self.actor.engine.optimizer.load_state_dict(optimizer)
+        if self._kept is not None:
+            self._kept.put_back(self.actor.engine)
         self._kept = None
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
@@ -74,10 +90,30 @@ class SwarmWorker(TinkerActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def finite(self) -> bool:
-        """Return whether every weight of this rank is finite."""
-        return all(bool(_local(p).isfinite().all()) for p in self.actor.engine.module.parameters())
+        """Return whether every trained weight of this rank is finite."""
+        return finite(self.actor.engine)
 
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def save_checkpoint(
+        self,
+        local_path: str,
+        hdfs_path: str | None = None,
+        global_step: int = 0,
+        max_ckpt_to_keep: int | None = None,
+    ) -> None:
+        """Write verl's shards and its export; under LoRA the export is ours, because verl's has base and adapters apart."""
+        super().save_checkpoint(local_path, hdfs_path, global_step, max_ckpt_to_keep)
+        engine = self.actor.engine
+        if isinstance(engine, fsdp_engine.SwarmFSDPEngine) and engine.adapted:
+            self._export(Path(local_path) / EXPORT)
 
-def _local(tensor: Any) -> Any:
-    """This rank's part of a tensor that is cut over ranks; the tensor itself otherwise."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    def _export(self, folder: Path) -> None:
+        """Every rank gathers, the first one keeps and writes."""
+        writes = torch.distributed.get_rank() == 0
+        named, _ = self.actor.engine.get_per_tensor_param()
+        weights = {name: weight.cpu() for name, weight in named if writes}
+        if writes:
+            base = self.actor.engine.module.named_parameters(remove_duplicate=False)
+            tied = aliases_of((plain_name(name), parameter) for name, parameter in base)
+            write_export(folder, {n: w for n, w in weights.items() if n not in tied})
+        torch.distributed.barrier()
