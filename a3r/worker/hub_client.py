@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +30,7 @@ from a3r.core.wire import (
     WorkerRegistration,
     WorkerWelcome,
 )
+from a3r.worker.supervisor import start_time
 from a3r.worker.unix_http import PLAIN_URL, SCHEME, UnixManager
 
 TIMEOUT_S = 20.0
@@ -213,12 +213,9 @@ def process_of(ready_file: Path) -> Callable[[], bool]:
     def lives() -> bool:
         try:
             pid = int(json.loads(ready_file.read_text(encoding="utf-8"))["pid"])
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
         except (OSError, ValueError, KeyError, TypeError):
             return True
-        return pid > 0
+        return start_time(pid) is not None
 
     return lives
 

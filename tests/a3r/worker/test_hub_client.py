@@ -10,7 +10,9 @@ import pytest
 
 from a3r.core.errors import A3RError, AuthFailed, Conflict, HubUnreachable
 from a3r.core.wire import ClaimRequest, LogChunk
+from a3r.testing.waiting import retry_until as until
 from a3r.worker.hub_client import HubClient, fixed, from_ready_file, process_of, read_token
+from a3r.worker.supervisor import start_time
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -115,6 +117,9 @@ def test_no_token_is_sent_to_the_port_of_a_daemon_that_was_killed(server, token_
     claim = ClaimRequest(worker_id="w", free_slots=1)
     assert hub.claim(claim) is None
     daemon.kill()
+    until(lambda: start_time(daemon.pid) is None)  # nobody has taken note of its end yet
+    with pytest.raises(HubUnreachable):
+        hub.claim(claim)
     daemon.communicate()
     with pytest.raises(HubUnreachable):
         hub.claim(claim)
