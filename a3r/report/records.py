@@ -6,10 +6,13 @@ The planner gets exactly this object, so a decision and the report can not diffe
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+T = TypeVar("T")
 Scalar: TypeAlias = int | float | str | bool | None
 """A factor's value, as JSON keeps it."""
 
@@ -329,7 +332,7 @@ class Records(Record):
 
     def run(self, run_id: str) -> RunRecord:
         """By id; KeyError when records are torn."""
-        return _by_id(self.runs, run_id)
+        return self._grouped("runs", self.runs, lambda run: run.id)[run_id][0]
 
     def stage_of(self, run: RunRecord) -> StageRecord:
         """The stage that planned the run."""
@@ -337,17 +340,37 @@ class Records(Record):
 
     def round(self, run_id: str, name: str) -> EvalRecord | None:
         """The round of that name; None when the run has none."""
-        return next((e for e in self.evals if e.run_id == run_id and e.name == name), None)
+        found = self._grouped("evals", self.evals, lambda row: (row.run_id, row.name))
+        return next(iter(found.get((run_id, name), ())), None)
 
     def steps_of(self, run_id: str) -> list[StepRecord]:
         """Steps of a run in order."""
-        return [s for s in self.steps if s.run_id == run_id]
+        return list(self._grouped("steps", self.steps, lambda step: step.run_id).get(run_id, ()))
 
     def planned_seeds(self, factors: dict[str, Scalar]) -> set[int]:
         """Seeds that any stage planned in the cell with exactly these factors, run or not: what is not fresh."""
         return {
             seed for b in self.blueprints if b.factors == factors for seed in b.document["seeds"]
         }
+
+    @cached_property
+    def lookups(self) -> dict[str, tuple[object, dict[Any, list[Any]]]]:
+        """Rows by what they are looked up by, as far as somebody asked; filled by the methods above."""
+        return {}
+
+    def _grouped(
+        self, name: str, rows: tuple[T, ...], key: Callable[[T], Any]
+    ) -> dict[Any, list[T]]:
+        """``rows`` by ``key``, each group in their order. With thousands of runs a search for each would take minutes."""
+        of, known = self.lookups.get(name, (None, {}))
+        if of is rows:
+            return known
+        # Not made yet, or by the records that these were copied from.
+        groups: dict[Any, list[T]] = {}
+        for row in rows:
+            groups.setdefault(key(row), []).append(row)
+        self.lookups[name] = (rows, groups)
+        return groups
 
 
 def _by_id(rows: tuple[Any, ...], wanted: str) -> Any:
