@@ -82,7 +82,7 @@ def _api_router(hub: Hub) -> APIRouter:
         workers = [
             {
                 **w.model_dump(mode="json"),
-                "silent_s": round(now - hub.heard.get(w.id, w.seen_at), 1),
+                "silent_s": round(max(0.0, now - hub.heard.get(w.id, w.seen_at)), 1),
                 "trouble": hub.troubles.get(w.id, ""),
             }
             for w in hub.store.workers()

@@ -91,6 +91,8 @@ def stop(
     with reported(as_json=as_json):
         body = stop_daemon(workspace(), with_worker=with_worker)
         words = ["the daemon has ended" if body["stopped"] else "no daemon was running"]
+        if body["worker_ended"]:
+            words.append("its worker has ended; attempts go on, and the next worker takes them up")
         if body["worker_pid"]:
             words.append(
                 f"its worker (pid {body['worker_pid']}) goes on with what runs; `a3r daemon stop --with-worker` ends it too"
