@@ -3,42 +3,55 @@
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
+import signal
 import sys
-import tempfile
-import time
 from pathlib import Path
 
-from swarm.testing.gpu_check.cases import CASES, Case, chosen
+from swarm.testing.gpu_check.cases import CASES, chosen
 from swarm.testing.gpu_check.machine import gpus, versions
-from swarm.testing.gpu_check.report import Outcome, as_json, as_markdown
+from swarm.testing.gpu_check.report import as_markdown
+from swarm.testing.gpu_check.runner import Runner
 
-EXIT_FAILED, EXIT_USAGE = 1, 2
-ENOUGH_S = 600.0
-"""All checks together; those that would begin later are skipped, and the report says so."""
+EXIT_FAILED, EXIT_USAGE, EXIT_ENDED = 1, 2, 143
+ENOUGH_S = 570.0
+"""All checks together, with one GPU; with more there are more checks."""
+MORE_S = 300.0
+REFUSAL = (
+    "gpu-check: nvidia-smi reports no GPU, so nothing was run and no report written.\n"
+    "hint: run it on a machine with a GPU and its driver; --rehearse tries the checks themselves on a CPU."
+)
 
 
 def main() -> int:
     """Run what was asked for; returns 0 when nothing failed, 1 when something did, 2 when nothing could be run."""
     arguments = _arguments()
     found = gpus()
-    if not found and not arguments.without_gpu:
-        print("gpu-check: nvidia-smi reports no GPU.", file=sys.stderr)  # noqa: T201
+    if not found and not arguments.rehearse:
+        print(REFUSAL, file=sys.stderr)  # noqa: T201
         return EXIT_USAGE
+    # A rehearsal pretends GPUs, as many as any check wants, and packages: it only composes what needs one.
+    most = max(case.gpus for case in CASES)
     try:
-        cases, left_out = chosen(arguments.names, max(len(found), 1))
+        cases, left_out = (
+            chosen(arguments.names, most, lambda _: "pretended")
+            if arguments.rehearse
+            else chosen(arguments.names, len(found))
+        )
     except KeyError as error:
         known = ", ".join(case.name for case in CASES)
         print(f"gpu-check: no check {error}; there are: {known}", file=sys.stderr)  # noqa: T201
         return EXIT_USAGE
-    until = time.monotonic() + arguments.limit_s
-    outcomes = [_outcome(case, arguments.model, until) for case in cases]
-    outcomes += [Outcome(case.name, case.says, "skipped", 0.0, why) for case, why in left_out]
-    record = as_json(outcomes, {"gpus": found, "versions": versions()})
-    arguments.report.mkdir(parents=True, exist_ok=True)
-    (arguments.report / "gpu-check.json").write_text(json.dumps(record, indent=2) + "\n", "utf-8")
-    (arguments.report / "gpu-check.md").write_text(as_markdown(record), "utf-8")
+    # So that what runs is ended too; the report is up to date in any case.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ENDED))
+    runner = Runner(
+        arguments.report,
+        {"gpus": found, "versions": versions()},
+        arguments.limit_s or ENOUGH_S + (MORE_S if len(found) > 1 else 0),
+        rehearsal=arguments.rehearse,
+        slower=arguments.slower,
+        model=arguments.model,
+    )
+    record = runner.run(cases, left_out)
     print(as_markdown(record))  # noqa: T201
     return 0 if record["ok"] else EXIT_FAILED
 
@@ -48,35 +61,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", help="checks to run; none = all")
     parser.add_argument("--model", default="builtin:tiny-calc", help="model folder to boot")
     parser.add_argument("--report", type=Path, default=Path("build"), help="folder of the report")
-    parser.add_argument("--limit-s", type=float, default=ENOUGH_S, help="begin no check after this")
     parser.add_argument(
-        "--without-gpu", action="store_true", help="run on the CPU, to try the checks themselves"
+        "--limit-s", type=float, help=f"all checks together (default {ENOUGH_S:g}, one GPU)"
+    )
+    parser.add_argument("--slower", type=float, default=1.0, help="times each check's own limit")
+    parser.add_argument(
+        "--rehearse", action="store_true", help="on the CPU, to try the checks themselves"
     )
     return parser.parse_args()
-
-
-def _outcome(case: Case, model: str, until: float) -> Outcome:
-    if time.monotonic() >= until:
-        return Outcome(case.name, case.says, "skipped", 0.0, "no time was left")
-    print(f"gpu-check: {case.name} ...", file=sys.stderr, flush=True)  # noqa: T201
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "swarm.testing.gpu_check.probe", case.name, model, folder]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=case.timeout_s, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return Outcome(case.name, case.says, "timeout", case.timeout_s, "it took too long")
-    seconds = time.monotonic() - began
-    try:
-        findings = json.loads(done.stdout.strip().splitlines()[-1])
-    except (IndexError, ValueError):
-        last = " ".join(done.stderr.strip().splitlines()[-3:])
-        return Outcome(case.name, case.says, "failed", seconds, last)
-    bad = [finding["name"] for finding in findings if not finding["ok"]]
-    told = ", ".join(bad) or next((f["detail"] for f in findings if f["detail"]), "")
-    return Outcome(case.name, case.says, "failed" if bad else "ok", seconds, told, findings)
 
 
 if __name__ == "__main__":
