@@ -4,6 +4,12 @@ import random
 
 import pytest
 
+from swarm.server.engine_verl.checkpoints import (
+    CheckpointState,
+    shards,
+    write_checkpoint,
+)
+from swarm.server.model_files import resolve_model
 from swarm.server.ports import Span, TrainRow
 
 
@@ -38,3 +44,59 @@ def made_rows(seed=2, groups=4, repeats=3):
 @pytest.fixture
 def rows():
     return made_rows()
+
+
+@pytest.fixture(scope="session")
+def make_rows():
+    return made_rows
+
+
+class Bench:
+    """Training workers of the engine without replicas, as many as ``config.verl`` asks for. Needs a Ray to be joined."""
+
+    def __init__(self, config, nonce):
+        from swarm.server.engine_verl import placement
+        from swarm.server.engine_verl.budgets import row_multiple
+        from swarm.server.engine_verl.group import judges, launch_workers
+        from swarm.server.engine_verl.trainer import Trainer
+        from swarm.server.engine_verl.verl_config import compose
+
+        self.folder = resolve_model(config.model.path)
+        self.composed = compose(config, folder=str(self.folder), max_len=128, device="cpu")
+        self.pool = placement.pool_of(config.verl, nonce)
+        self.group = launch_workers(self.composed, self.pool, "actor")
+        self.judges = judges(config, self.composed, self.pool)
+        ranks = self.group.describe()[0]["data_parallel"]
+        multiple = row_multiple(self.composed, ranks, critic="critic" in self.judges)
+        self.trainer = Trainer(
+            self.group, config, multiple=multiple, has_reference=False, **self.judges
+        )
+
+    def fingerprints(self):
+        """What each rank says that the weights are."""
+        return self.group.fingerprint()
+
+    def save(self, folder):
+        """A checkpoint as the engine writes it."""
+        state = CheckpointState(0, 0, self.fingerprints()[0])
+        write_checkpoint(folder, state, self.folder, lambda place: self.trainer.save(place, step=0))
+        return folder
+
+    def load(self, folder):
+        self.trainer.load(shards(folder))
+
+    def close(self):
+        """End the workers and give their places back."""
+        import ray
+        from ray.util import remove_placement_group
+
+        groups = [self.group, *(critic.group for critic in [self.judges.get("critic")] if critic)]
+        for worker in (worker for group in groups for worker in group.workers):
+            ray.kill(worker)
+        for place in self.pool.get_placement_groups(device_name="cpu"):
+            remove_placement_group(place)
+
+
+@pytest.fixture(scope="session")
+def make_bench():
+    return Bench
