@@ -68,6 +68,14 @@ class Replicas:
         """Requests that vLLM holds now, by number of the replica."""
         return ray.get([server.inside.remote() for server in self.servers])
 
+    def hold(self) -> None:
+        """Stop every replica (of vLLM) between two tokens; requests stay inside, until ``go_on``."""
+        ray.get([server.hold.remote() for server in self.servers])
+
+    def go_on(self) -> None:
+        """Sample again after ``hold``."""
+        ray.get([server.resume_engine_generation.remote() for server in self.servers])
+
     def processes(self, rank: int) -> list[Process]:
         """Processes of a replica as it was launched, its first server's own first."""
         return [process for _, found in self._all[rank].processes for process in found]
