@@ -282,6 +282,7 @@ def _result(state: CheckpointState, stats: UpdateStats, *, moved: bool) -> Train
         logprob_gap_max=stats.logprob_gap_max,
         tokens=stats.tokens,
         kl=stats.kl,
+        importance_clipped_share=stats.importance_clipped_share,
     )
 
 
