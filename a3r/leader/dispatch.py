@@ -14,6 +14,7 @@ from a3r.core.types import (
     StageState,
 )
 from a3r.leader.clients.remedy import Next, after_failure, awaits_person
+from a3r.leader.renewal import renew
 from a3r.leader.retry import may_retry, of_last_client, reason_of
 from a3r.leader.reuse import take_over
 from a3r.leader.review_gate import DECIDED
@@ -44,7 +45,11 @@ def run_stage(tick: Tick, stage: StageRow) -> bool:
     changed |= _show_state(tick, blueprints, runs)
     if changed:
         return True
-    return _finish_stage(tick, stage, blueprints, runs) if _is_over(blueprints, runs) else False
+    if not _is_over(blueprints, runs):
+        return False
+    if not used_up and renew(tick, blueprints, runs):
+        return True
+    return _finish_stage(tick, stage, blueprints, runs)
 
 
 def _runs_of(tick: Tick, blueprints: list[BlueprintRow]) -> list[RunRow]:

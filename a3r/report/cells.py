@@ -51,7 +51,15 @@ def _ordered(levels: list[Scalar], question: Question) -> list[Scalar]:
 
 def _cell(condition: Scalar, level: Scalar, runs: list[RunGain], question: Question) -> Cell:
     gains = tuple(
-        SeedGain(run_id=r.run_id, seed=r.seed, gain=r.gain, fresh=r.fresh, stage=r.stage)
+        SeedGain(
+            run_id=r.run_id,
+            seed=r.seed,
+            gain=r.gain,
+            fresh=r.fresh,
+            stage=r.stage,
+            client=r.client,
+            client_origin=r.client_origin,
+        )
         for r in sorted(runs, key=lambda r: (r.stage, r.seed))
         if r.gain is not None
     )

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from a3r.report.cell_clients import mixed_text
 from a3r.report.numbers import interval, p_phrase, percent, scalar_text, signed
 from a3r.report.question import Question
 from a3r.report.records import Scalar
@@ -58,8 +59,12 @@ def made(
     text: str,
     question: Question,
 ) -> Claim:
-    """A claim without its id; enum members in ``values`` become plain words, ``text`` a sentence."""
+    """A claim without its id; enum members in ``values`` become plain words, ``text`` a sentence.
+
+    Where the cells ran different revisions of a client, the sentence says so: no claim compares code silently.
+    """
     runs = tuple(g.run_id for c in cells for g in c.gains)
+    mixed = mixed_text((g.client, g.client_origin) for c in cells for g in c.gains)
     plain_values = {k: str(v) if isinstance(v, str) else v for k, v in values.items()}
     return Claim(
         id="",
@@ -67,7 +72,7 @@ def made(
         subject=subject,
         values=plain_values,
         inputs=Inputs(runs=runs, metric=question.metric),
-        text=sentence(text),
+        text=sentence(f"{text.rstrip('.')}; {mixed}" if mixed else text),
     )
 
 

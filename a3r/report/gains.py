@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from a3r.core.types import TERMINAL_RUNS, RunState
+from a3r.report.cell_clients import Definition, definition_of, newest_definitions, origins
 from a3r.report.early_end import early_end_fault, last_step
 from a3r.report.question import Question
 from a3r.report.records import BlueprintRecord, EvalRecord, Records, RunRecord, Scalar, StageRecord
@@ -40,13 +41,17 @@ class RunGain:
     missing: int
     """Items without a reward, both rounds together."""
     excluded: str
+    client: str = ""
+    """Tree hash of the client that the accepted attempt ran, after repairs; the blueprint's own without one."""
+    client_origin: str = ""
+    """Tree hash of the client that it was repaired from; ``client`` when it never was."""
 
 
 def run_gains(records: Records, question: Question) -> list[RunGain]:
     """One entry a planned run (blueprint x seed, run or not), in order of planning."""
     weights = _common_fingerprints(records)
-    cells = _newest_cells(records, question)
-    verdicts = referee(records)
+    newest = newest_definitions(records, lambda b: cell_of(b, question))
+    verdicts, first = referee(records), origins(records)
     used: set[_Key] = set()
     planned: set[_Key] = set()
     out: list[RunGain] = []
@@ -54,7 +59,8 @@ def run_gains(records: Records, question: Question) -> list[RunGain]:
         condition, level = cell_of(blueprint, question)
         key = (condition, level, seed)
         measured = _measure(records, blueprint, seed, run, question)
-        excluded = measured.excluded or _cell_fault(blueprint, level, cells.get(key[:2]))
+        defined = definition_of(records, blueprint, run)
+        excluded = measured.excluded or _cell_fault(defined, level, newest.get(key[:2]))
         if not excluded and run is not None and run.id in verdicts:
             excluded = verdicts[run.id].reason
         if not excluded and measured.fingerprint != weights[_model_of(blueprint)]:
@@ -78,6 +84,8 @@ def run_gains(records: Records, question: Question) -> list[RunGain]:
                 gain=None if excluded else measured.value,
                 missing=measured.missing,
                 excluded=excluded,
+                client=defined.client,
+                client_origin=first.get(defined.client, defined.client),
             )
         )
         planned.add(key)
@@ -240,19 +248,13 @@ def _common_fingerprints(records: Records) -> dict[str, str]:
     return {model: c.most_common(1)[0][0] if c else "" for model, c in counts.items()}
 
 
-def _newest_cells(records: Records, question: Question) -> dict[tuple[Scalar, Scalar], str]:
-    """Cell hash of the newest blueprint with a result, by cell: runs of an older definition are not pooled with it."""
-    done = {r.blueprint_id for r in records.runs if r.state == RunState.SUCCEEDED}
-    return {
-        cell_of(b, question): b.cell_hash
-        for b in sorted(records.blueprints, key=lambda b: records.stage(b.stage_id).ordinal)
-        if b.id in done
-    }
-
-
-def _cell_fault(blueprint: BlueprintRecord, level: Scalar, newest: str | None) -> str:
+def _cell_fault(defined: Definition, level: Scalar, newest: Definition | None) -> str:
     if level is None:
         return "the blueprint does not set the question's factor"
-    if newest is not None and blueprint.cell_hash != newest:
+    if newest is None or defined == newest:
+        return ""
+    if defined.cell_hash != newest.cell_hash:
         return "an older definition of this cell (other cell hash)"
-    return ""
+    return (
+        "ran an earlier revision of the client; this cell's results come from the newest one alone"
+    )

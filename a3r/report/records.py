@@ -347,6 +347,11 @@ class Records(Record):
         """Steps of a run in order."""
         return list(self._grouped("steps", self.steps, lambda step: step.run_id).get(run_id, ()))
 
+    def revisions_of(self, blueprint_id: str) -> list[RevisionRecord]:
+        """Revisions of a blueprint's client in order of their making; empty when it was never repaired."""
+        found = self._grouped("revisions", self.revisions, lambda row: row.blueprint_id)
+        return list(found.get(blueprint_id, ()))
+
     def planned_seeds(self, factors: dict[str, Scalar]) -> set[int]:
         """Seeds that any stage planned in the cell with exactly these factors, run or not: what is not fresh."""
         return {

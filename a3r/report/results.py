@@ -61,6 +61,10 @@ class SeedGain(Value):
     fresh: bool
     stage: int = 0
     """Ordinal of the stage that planned it."""
+    client: str = ""
+    """Tree hash of the client that it ran."""
+    client_origin: str = ""
+    """... and of the client that this one was repaired from."""
 
 
 class Bounds(Value):
