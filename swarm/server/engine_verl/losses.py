@@ -62,7 +62,7 @@ def try_loss(actor: Any) -> None:
 def weighted_policy_loss(config: Any, model_output: Any, data: Any, dp_group: Any = None) -> Any:
     """Return ``sum(weight * (policy loss + kl_coef * k3 - entropy_coeff * entropy))`` over the trained tokens, and metrics.
 
-    The sum is over all workers.
+    The sum is over all workers. Importance is in the policy loss's weight only: ``row_weights`` are the others' where there is any.
 
     verl averages gradients over data-parallel ranks and multiplies with their number in ``agg_loss``. The KL term is that of
     the embedded engine: estimator k3 (Schulman 2020).
@@ -76,7 +76,7 @@ def weighted_policy_loss(config: Any, model_output: Any, data: Any, dp_group: An
     kl_coef = tu.get_non_tensor_data(data=data, key="kl_coef", default=0.0)
     entropy = model_output.get("entropy", None) if config.entropy_coeff else None
     names = ["response_mask", "old_log_probs", "advantages", "rollout_is_weights"]
-    names += ["ref_log_prob"] if "ref_log_prob" in data else []
+    names += [name for name in ("ref_log_prob", "row_weights") if name in data]
     fields = data.select(*names).to_padded_tensor()
     mask, weight = fields["response_mask"].to(bool), fields["rollout_is_weights"]
     loss, metrics = get_policy_loss_fn(config.policy_loss.get("loss_mode", "vanilla"))(
@@ -91,7 +91,7 @@ def weighted_policy_loss(config: Any, model_output: Any, data: Any, dp_group: An
 
     def total(matrix: Any) -> Any:
         return agg_loss(
-            loss_mat=weight * matrix,
+            loss_mat=fields.get("row_weights", weight) * matrix,
             loss_mask=mask,
             loss_agg_mode="token-sum",
             **config.global_batch_info,

@@ -22,11 +22,13 @@ def tensordict_of(
     *,
     scale: float = 1.0,
     reference_R_S: Floats | None = None,  # noqa: N803
+    plain_R_S: Floats | None = None,  # noqa: N803
     more: Mapping[str, Floats] | None = None,
     **settings: Any,
 ) -> TensorDict:
     """Return a batch without padding; ``scale`` multiplies the weights, ``settings`` are values for the whole batch.
 
+    ``plain_R_S`` are the weights without importance, when those of the arrays have it.
     ``more`` are further arrays [R, S] by verl's name for them.
     """
     ids = torch.from_numpy(arrays.ids_R_T)
@@ -45,6 +47,8 @@ def tensordict_of(
     }
     for name, values_R_S in (more or {}).items():  # noqa: N806
         fields[name] = torch.from_numpy(values_R_S)
+    if plain_R_S is not None:
+        fields["row_weights"] = torch.from_numpy(plain_R_S * np.float32(scale))
     if reference_R_S is not None:
         fields["ref_log_prob"] = torch.from_numpy(reference_R_S)
     warm = arrays.temperature_R

@@ -40,6 +40,8 @@ class Part:
     """Tokens whose importance weight was cut."""
     gap: float | None = None
     """Largest difference to the sampler, where ``arrays`` no longer have what it said."""
+    plain_R_S: Floats | None = None  # noqa: N815
+    """Weights without importance, where those of ``arrays`` have it: a penalty is weighed by these."""
 
 
 class Trainer:
@@ -152,7 +154,8 @@ class Trainer:
         start = of_responses(_result(self._group.compute_log_prob(data)), "log_probs", data)
         cap = self._config.asynchronous.importance_cap
         arrays, truncated = corrected(part.arrays, start, cap)
-        return replace(part, arrays=arrays, truncated=truncated, gap=gap_of(part.arrays, start))
+        gap, plain = gap_of(part.arrays, start), part.arrays.weight_R_S
+        return replace(part, arrays=arrays, truncated=truncated, gap=gap, plain_R_S=plain)
 
     def _reference(self, arrays: RowArrays) -> Floats:
         """Log-probabilities of the model that training began with."""
@@ -175,6 +178,7 @@ class Trainer:
             part.arrays,
             scale=part.scale,
             reference_R_S=part.reference_R_S,
+            plain_R_S=part.plain_R_S,
             calculate_entropy=True,
             compute_loss=True,
             kl_coef=kl_coef,

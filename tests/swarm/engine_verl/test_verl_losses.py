@@ -1,5 +1,7 @@
 """verl's losses under our weights do not depend on how rows are dealt out to ranks and micro batches. Needs `make setup-verl`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -38,17 +40,16 @@ def config(name):
     )
 
 
-def of_rows(rows, name, ranks, new):
-    """Loss and its gradient towards every log-probability of these rows, as one of so many ranks computes them."""
+def loss_of(arrays, name, new, *, ranks=1, **more):
+    """Loss of these arrays, as one of so many ranks computes it, and what it was computed from, a tensor a row."""
     import torch
 
     from swarm.server.engine_verl.losses import weighted_policy_loss
     from swarm.server.engine_verl.tensors import tensordict_of
 
-    arrays = arrays_of(rows, multiple=3)
     shape = arrays.old_R_S.shape
     reference = np.full(shape, -1.5, np.float32)
-    data = tensordict_of(arrays, reference_R_S=reference, kl_coef=KL, dp_size=ranks)
+    data = tensordict_of(arrays, reference_R_S=reference, kl_coef=KL, dp_size=ranks, **more)
     nested, leaves = [], []
     for key, length in zip(arrays.keys, arrays.length_R.tolist(), strict=True):
         told = new[key][: length - 1] if key else np.zeros(length - 1, np.float32)
@@ -60,6 +61,13 @@ def of_rows(rows, name, ranks, new):
     }
     loss, _ = weighted_policy_loss(config(name), output, data)
     loss.backward()
+    return loss, leaves
+
+
+def of_rows(rows, name, ranks, new):
+    """Loss and its gradient towards every log-probability of these rows."""
+    arrays = arrays_of(rows, multiple=3)
+    loss, leaves = loss_of(arrays, name, new, ranks=ranks)
     found = {}
     for key, trained, leaf in zip(arrays.keys, arrays.trained_R_S, leaves, strict=True):
         if key:  # two temperatures: two rows of one key, each with the tokens of its own
@@ -83,3 +91,18 @@ def test_the_sum_is_the_same_over_ranks_and_micro_batches(rows, loss):
     for _, found in (one for mine in parts for one in mine):
         for key, towards in found.items():
             np.testing.assert_allclose(towards / 2, gradient[key], rtol=1e-4, atol=1e-7)
+
+
+def test_importance_weighs_the_policy_loss_and_no_penalty(rows):
+    """As in the embedded engine (docs/concepts/asynchronous.md): the KL term has the rows' own weights."""
+    draw = np.random.default_rng(5)
+    new = {r.key: (-1.5 + draw.normal(0, 0.4, len(r.ids))).astype(np.float32) for r in rows}
+    arrays = arrays_of(rows)
+    cut_off = replace(arrays, weight_R_S=0 * arrays.weight_R_S)
+    without_policy_loss = replace(arrays, advantage_R_S=0 * arrays.advantage_R_S)
+    found, towards = loss_of(cut_off, "vanilla", new, scale=2.0, plain_R_S=arrays.weight_R_S)
+    wanted, as_wanted = loss_of(without_policy_loss, "vanilla", new, scale=2.0)
+    assert float(wanted) != 0
+    assert float(found) == pytest.approx(float(wanted), rel=1e-5)
+    for one, other in zip(towards, as_wanted, strict=True):
+        np.testing.assert_allclose(one.grad.numpy(), other.grad.numpy(), rtol=1e-4, atol=1e-8)
