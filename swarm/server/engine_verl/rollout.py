@@ -137,7 +137,7 @@ class Rollout:
             async with self._changed:
                 self._changed.notify_all()
 
-        self._run(lose_all())
+        self._run(lose_all()).result()
 
     def close(self) -> None:
         """End the thread; open requests are forgotten. Safe to call twice."""
@@ -167,7 +167,9 @@ class Rollout:
             if finished := await self._tried(replica, request, told):
                 break
         else:
-            self.lost = f"{SENDS} rollout replicas died in a row under one request"
+            # The last replica may have lived, and the caller have left.
+            if name not in self._aborted:
+                self.lost = self.lost or f"{SENDS} rollout replicas died in a row under one request"
         if not finished:
             self._chunks.put(Chunk(name, [], [], "abort"))
         self._aborted.discard(name)

@@ -39,10 +39,13 @@ class Supply:
         """Give the trainer's weights to every replica; dead ones are replaced first, and after one more death all is done again.
 
         Raises:
+            EngineFailed: a dead one could not be replaced: verl would wait for it.
             Exception: Ray's or verl's, when it fails for another reason than a death, or a second time.
         """
         for last in (False, True):
             self.mend(version, as_before=False)
+            if self._rollout.lost:
+                raise EngineFailed(self._rollout.lost, hint="The engine is booted anew.")
             try:
                 self._hand_over(version)
                 break

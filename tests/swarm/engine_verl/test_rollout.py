@@ -156,6 +156,19 @@ async def test_a_request_that_no_replica_survives_ends_sampling(bench_of):
     assert "4 rollout replicas died" in bench.rollout.lost
 
 
+async def test_a_last_replica_that_samples_other_tokens_does_not_end_sampling(bench_of):
+    servers = [*(FakeServer([7, 8], held=1) for _ in range(3)), FakeServer([5, 6])]
+    bench = bench_of(*servers)
+    await retry_until(lambda: all(server.watched for server in servers), timeout_s=20)
+    bench.rollout.submit(ask("a", stream=True, stop=["x"]))
+    for server in servers[:3]:
+        await retry_until(lambda server=server: server.asked, timeout_s=20)
+        server.kill()
+    await bench.until(1)
+    assert (bench.ids("a"), bench.finish("a")) == ([7], "abort")
+    assert (bench.deaths, bench.rollout.lost) == ([0, 1, 2], "")
+
+
 async def test_an_abort_reaches_the_replica(bench_of):
     server = FakeServer([7, 8], held=1)
     bench = bench_of(server)

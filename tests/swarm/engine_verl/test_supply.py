@@ -2,6 +2,7 @@
 
 import pytest
 
+from swarm.protocol.errors import EngineFailed
 from swarm.server.constraints import Grammars
 from swarm.server.engine_verl.rollout import Rollout
 from swarm.server.engine_verl.supply import DEATHS, TRIES, Supply
@@ -153,3 +154,12 @@ async def test_a_hand_over_that_fails_for_another_reason_fails(bench_of):
     with pytest.raises(RuntimeError, match="shapes"):
         bench.supply.serve(1)
     bench.supply.check_stuck()
+
+
+async def test_nothing_is_handed_over_beside_a_replica_that_could_not_be_replaced(bench_of):
+    bench = bench_of()
+    bench.replicas.failing, bench.replicas.weights = TRIES, [2]
+    await bench.kill(1)
+    with pytest.raises(EngineFailed, match="no machine"):
+        bench.supply.serve(1)
+    assert bench.replicas.servers[0].tokens == [1]
