@@ -5,7 +5,7 @@ A key that is silently without effect is worse than one that is refused. Pure ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from swarm.protocol.errors import ConfigError
@@ -84,6 +84,8 @@ LOOP = (
     "algorithm.use_pf_ppo",
 )
 """What verl's loop does with advantages before or after an estimator."""
+HYDRA = frozenset({"_target_", "_args_", "_recursive_", "_partial_", "_convert_"})
+"""Keys with which a section names what is called to make it."""
 READ = ("actor_rollout_ref", "global_profiler")
 """Sections of verl's configuration that reach a worker of this engine; the others are of verl's own training loop."""
 
@@ -100,6 +102,11 @@ def check_owned(
         ConfigError: the hint names where to say it.
     """
     for key, value in dotted(options).items():
+        if made := HYDRA.intersection([*key.split("."), *_names_in(value)]):
+            raise ConfigError(
+                f"verl.options: {min(made)!r} says what a section is made by, which is verl's to say; sent was {key!r}.",
+                hint="Leave it out.",
+            )
         if key in OWNED and value_at(before, key) != value:
             raise ConfigError(
                 f"verl.options: {key!r} is not set here; sent was {value!r}.",
@@ -119,3 +126,14 @@ def _read(key: str, estimator: str | None) -> bool:
     if section == "critic":
         return estimator == "gae"
     return section in READ
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    """Keys of the mappings in a list, however deep."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield str(name)
+            yield from _names_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _names_in(inner)

@@ -42,5 +42,18 @@ def test_an_estimator_reads_its_section_and_only_gae_has_a_value_model():
         check({"algorithm.kl_ctrl.kl_coef": 0.1}, estimator="gae")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"actor_rollout_ref.model.override_config": {"_target_": "os.system", "command": "true"}},
+        {"actor_rollout_ref.model.a_list": [{"deep": [{"_target_": "os.system"}]}]},
+        {ACTOR: {"_args_": ["true"]}},
+    ],
+)
+def test_what_makes_a_section_is_not_a_user_s_to_say(options):
+    with pytest.raises(ConfigError, match="made by"):
+        check(options)
+
+
 def test_every_word_of_the_swarm_is_said():
     assert all(OWNED.values())
