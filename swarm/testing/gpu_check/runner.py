@@ -78,10 +78,12 @@ class Runner:
         began, nonce = self.clock(), f"gpu-check-{os.getpid()}-{case.name}"
         limit_s = min(case.timeout_s * self.slower, left_s)
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            out, errors, late = _played(
-                self.command(case.name, self.model, folder), self._environment(case, nonce), limit_s
-            )
-            reap_processes(nonce)
+            command = self.command(case.name, self.model, folder)
+            try:
+                out, errors, late = _played(command, self._environment(case, nonce), limit_s)
+            finally:
+                # Also when gpu-check itself is ended: what went into a session of its own (Ray's) outlives ours.
+                reap_processes(nonce)
         seconds = self.clock() - began
         if late:
             detail = f"not done in {limit_s:.0f} s; {_last(errors)}"

@@ -136,6 +136,37 @@ async def test_a_gpu_check_that_is_killed_leaves_a_report_of_what_was_done(tmp_p
     assert "**Ended early; open: two, three.**" in (tmp_path / "gpu-check.md").read_text()
 
 
+async def test_a_gpu_check_that_is_ended_ends_what_a_check_put_into_a_session_of_its_own(tmp_path):
+    pid = tmp_path / "pid"
+    hang = (
+        "import pathlib, subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+        f"pathlib.Path({str(pid)!r}).write_text(str(child.pid))\n"
+        "sys.stdin.read()\n"
+    )
+    code = (
+        "import signal, sys\nfrom pathlib import Path\n"
+        "from swarm.testing.gpu_check.cases import Case\n"
+        "from swarm.testing.gpu_check.runner import Runner\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
+        f"command = lambda *_: [sys.executable, '-c', {hang!r}]\n"
+        f"runner = Runner(Path({str(tmp_path)!r}), {MACHINE!r}, 600, command=command)\n"
+        "runner.run([Case('one', 'says one')], [])\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stderr=subprocess.DEVNULL
+    )
+    try:
+        await retry_until(lambda: pid.exists() and pid.read_text(), timeout_s=60)
+        process.terminate()
+        assert await process.wait() == 143
+        await retry_until(lambda: not alive(pid.read_text()), timeout_s=20)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
 async def test_what_a_check_does_with_an_engine_runs_on_the_toy_too(tmp_path):
     bench = Bench(ToyEngine, TrainConfig(engine="toy"), tmp_path)
     found = {finding.name: finding for finding in await moves.again(bench)}
