@@ -32,7 +32,7 @@ def trouble_with(url: str, *, here: bool = True) -> tuple[str, str] | None:
         parts, named = urlsplit(""), False
     if parts.scheme not in ("http", "https") or not named:
         return "it is no address of a hub", "As https://hub.example.org:8443"
-    if parts.username or parts.query or parts.fragment:
+    if "@" in parts.netloc or parts.query or parts.fragment:
         return "it holds more than a host and a port", "Tokens come from --token-file"
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         return (

@@ -276,7 +276,7 @@ class Worker:
                 contact.worked()
             except (A3RError, OSError, ValueError) as error:
                 self._hub_is_back.clear()
-                if not self._ending.is_set():
+                if not (self._ending.is_set() or self._full.is_set()):
                     self._hub_is_back.wait(contact.failed(error))
 
     def _claim_once(self) -> None:

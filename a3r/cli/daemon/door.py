@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -12,6 +11,7 @@ from typing import Any
 
 import uvicorn
 
+from a3r.core.addresses import is_loopback
 from a3r.core.errors import WorkspaceError
 from a3r.core.settings import Settings
 from a3r.hub.auth import REMOTE
@@ -98,7 +98,7 @@ def door_of(settings: Settings) -> Door | None:
         )
     if cert is not None and key is not None:
         _check_pair(cert, key)
-    elif not _is_loopback(host):
+    elif not is_loopback(host):
         raise WorkspaceError(
             f"On {host!r} without TLS, the tokens of workers would travel in clear text.",
             hint="Set workers_tls_cert and workers_tls_key; or leave workers_listen out and let workers come through an "
@@ -128,13 +128,6 @@ def _address(text: str) -> tuple[str, int]:
             f"workers_listen is {text!r}, which is no address.", hint="Write it as 0.0.0.0:8443."
         )
     return host, int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _check_pair(cert: Path, key: Path) -> None:

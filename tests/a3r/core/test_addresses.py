@@ -33,7 +33,13 @@ def test_a_token_does_not_travel_in_clear_text(url: str) -> None:
     [
         *("", "hub", "hub:8443", "127.0.0.1:8443", "ftp://hub", "https://", "https://:8443"),
         *("https://hub:0", "https://hub:99999", "https://hub:x", "https://[::1", "unix:hub.sock"),
-        *("https://me:secret@hub", "https://hub?token=secret", "https://hub#x"),
+        *(
+            "https://me:secret@hub",
+            "https://:secret@hub",
+            "https://@hub",
+            "https://hub?token=secret",
+            "https://hub#x",
+        ),
     ],
 )
 def test_what_is_no_address_is_told_with_what_to_write(url: str) -> None:
