@@ -6,6 +6,7 @@ tokens of its rows, in their order. Groups are those of the front; the advantage
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -64,6 +65,28 @@ def estimated(rows: Sequence[TrainRow], estimate: Estimate) -> list[TrainRow]:
         row if row.advantages else msgspec.structs.replace(row, advantages=own)
         for row, own in zip(rows, values, strict=True)
     ]
+
+
+def among_others(estimate: Estimate) -> Estimate:
+    """Return ``estimate`` for the sequences that can be compared; one that is alone in its group gets 0."""
+
+    def of_some(sequences: Sequences) -> Floats:
+        count = Counter(sequences.index_E)
+        kept = [at for at, group in enumerate(sequences.index_E) if count[group] > 1]
+        value_E_L = np.zeros_like(sequences.mask_E_L)  # noqa: N806
+        if kept:
+            value_E_L[kept] = estimate(
+                Sequences(
+                    rows=[sequences.rows[at] for at in kept],
+                    index_E=sequences.index_E[kept],
+                    reward_E_L=sequences.reward_E_L[kept],
+                    mask_E_L=sequences.mask_E_L[kept],
+                    old_E_L=sequences.old_E_L[kept],
+                )
+            )
+        return value_E_L
+
+    return of_some
 
 
 def scattered(

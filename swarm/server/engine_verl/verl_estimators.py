@@ -11,7 +11,7 @@ from typing import Any
 
 from swarm.protocol.errors import ConfigError
 from swarm.server.engine_verl.batches import Floats
-from swarm.server.engine_verl.estimators import Estimate, Sequences
+from swarm.server.engine_verl.estimators import Estimate, Sequences, among_others
 
 GAE = "gae"
 REFUSED = {
@@ -21,6 +21,8 @@ REFUSED = {
     "tir_optimal_token_baseline": "it needs the whole distribution of each token",
 }
 """Estimators of verl 0.9.1 that need what rows do not carry."""
+COMPARING = frozenset({"grpo_passk"})
+"""Those that fail on a group of one: what is left where the tokens of its other episodes were masked."""
 
 
 def check_estimator(name: str) -> None:
@@ -47,7 +49,8 @@ def estimator(name: str, config: Any) -> Estimate:
     """Return the estimator as a function of sequences; ``config`` is verl's ``algorithm`` section (``gamma``, ...)."""
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
-    return _without_values(get_adv_estimator_fn(name), config)
+    estimate = _without_values(get_adv_estimator_fn(name), config)
+    return among_others(estimate) if name in COMPARING else estimate
 
 
 def _without_values(function: Any, config: Any) -> Estimate:

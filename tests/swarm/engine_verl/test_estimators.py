@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from swarm.server.engine_verl.estimators import estimated, sequences_of
+from swarm.server.engine_verl.estimators import among_others, estimated, sequences_of
 from swarm.server.ports import Span, TrainRow
 
 
@@ -43,6 +43,19 @@ def test_advantages_that_a_client_chose_stay():
     made = estimated([chosen, *ROWS[1:]], lambda made: made.mask_E_L)
     assert made[0].advantages == [5.0, 6.0]
     assert made[1].advantages == [1.0]
+
+
+def test_who_has_nobody_to_be_compared_with_is_left_out_of_it():
+    asked = []
+
+    def estimate(made):
+        asked.append((made.rows, made.index_E.tolist(), made.reward_E_L.max(1).tolist()))
+        return made.mask_E_L
+
+    made = estimated(ROWS, among_others(estimate))
+    assert [one.advantages for one in made] == [[1.0, 1.0], [1.0], [1.0], [0.0, 0.0]]
+    assert asked == [([[0, 1], [2]], ["s.g0/", "s.g0/"], [1.0, 0.5])]
+    assert estimated(ROWS[3:], among_others(estimate))[0].advantages == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("rows", [[], ROWS[:1]])

@@ -50,6 +50,16 @@ def test_an_estimator_gives_every_trained_token_a_number(name, rows):
     assert np.abs(np.concatenate(found)).max() > 0
 
 
+@pytest.mark.parametrize("name", WORK)
+def test_a_group_of_which_one_episode_is_left_fails_no_update(name, rows):
+    found = advantages(name, rows[:7])
+    assert [len(one) for one in found] == [len(row.logprobs) for row in rows[:7]]
+    assert np.isfinite(np.concatenate(found)).all()
+    if name == "grpo_passk":
+        assert set(found[6]) == {0.0}
+        assert found[:6] == advantages(name, rows[:6])
+
+
 @pytest.mark.parametrize(
     ("theirs", "ours", "settings", "factor"),
     [
