@@ -82,7 +82,7 @@ def _variables(device: str) -> dict[str, str]:
             "VERL_ENGINE_DEVICE": "cuda",
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "OMP_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",  # more are slower beside a second busy process
         }
     return wanted | {name: os.environ[name] for name in wanted if name in os.environ}
 

@@ -205,11 +205,12 @@ class VerlEngine:
         self._composed = composed
         check_backend(composed.actor_rollout_ref.rollout, apart=verl.rollout_gpus is not None)
         nonce = nonce_of(dict(os.environ))
-        pool = placement.pool_of(verl, nonce, wait_s=self._config.engine_hang_s)
+        wait_s = self._config.engine_hang_s
+        pool = placement.pool_of(verl, nonce, wait_s=wait_s)
         role = "actor_rollout_ref" if uses_reference(self._config) else "actor_rollout"
         sizes = replica_sizes(verl, width(composed.actor_rollout_ref.rollout))
         pools = [
-            placement.pool_of(verl, nonce, sizes=size, label=f"rollout{rank}-")
+            placement.pool_of(verl, nonce, wait_s=wait_s, sizes=size, label=f"rollout{rank}-")
             for rank, size in enumerate(sizes)
         ]
         group = launch_workers(composed, pool, role)

@@ -1,7 +1,7 @@
 """Everything that verl and vLLM need to run without an accelerator: for tests. On a GPU nothing here is imported.
 
-verl loads this module in each of its processes through its own extension point (``VERL_USE_EXTERNAL_MODULES``, see
-``ENVIRONMENT``). What is changed, and why:
+verl loads this module in each of its processes through its own extension point (``VERL_USE_EXTERNAL_MODULES``, which
+``child`` sets). What is changed, and why:
 
 1. A platform named ``cpu`` is registered: verl ships platforms of accelerators only.
 2. verl's FSDP engine is looked up as for CUDA (``VERL_ENGINE_DEVICE``): its registry knows accelerators only.
@@ -26,16 +26,6 @@ from typing import Any
 import torch
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
-
-ENVIRONMENT = {
-    "VERL_USE_EXTERNAL_MODULES": "swarm.server.engine_verl.platform_cpu",
-    "VERL_PLATFORM": "cpu",
-    "VERL_ENGINE_DEVICE": "cuda",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "OMP_NUM_THREADS": "1",
-}
-"""For every process of the engine, before verl or vllm is imported. One thread: more are slower beside a second busy process."""
 
 
 class _Device(types.ModuleType):
