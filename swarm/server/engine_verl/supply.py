@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from swarm.protocol.errors import EngineFailed
@@ -24,11 +25,14 @@ STUCK_S = 60.0
 
 
 class Supply:
-    """``replicas`` is a ``Replicas``, or what does the same in tests."""
+    """``replicas`` is a ``Replicas``, or what does the same in tests. ``clock`` returns seconds."""
 
-    def __init__(self, replicas: Any, rollout: Rollout) -> None:
+    def __init__(
+        self, replicas: Any, rollout: Rollout, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._replicas = replicas
         self._rollout = rollout
+        self._clock = clock
         self._handing_over = False
         self._stuck_since: float | None = None
         self._deaths = 0
@@ -87,7 +91,7 @@ class Supply:
         if not (self._handing_over and self._rollout.dead):
             self._stuck_since = None
             return
-        now = time.monotonic()
+        now = self._clock()
         if self._stuck_since is None:
             self._stuck_since = now
         elif now - self._stuck_since > STUCK_S:
@@ -108,7 +112,7 @@ class Supply:
         """Replace one; returns why not."""
         why = ""
         for tries in range(1, TRIES + 1):
-            began = time.monotonic()
+            began = self._clock()
             try:
                 server = self._replicas.replace(rank, version)
                 found = self._replicas.served([rank])[rank]
@@ -119,7 +123,7 @@ class Supply:
             if as_before and found != self.served.get(rank):
                 return f"it serves {found} instead of {self.served.get(rank)}"
             self._rollout.revive(rank, server)
-            seconds = time.monotonic() - began
+            seconds = self._clock() - began
             logger.warning("Rollout replica %d was replaced in %.0f s.", rank, seconds)
             return ""
         return why

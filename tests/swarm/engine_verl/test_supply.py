@@ -5,7 +5,7 @@ import pytest
 from swarm.protocol.errors import EngineFailed
 from swarm.server.constraints import Grammars
 from swarm.server.engine_verl.rollout import Rollout
-from swarm.server.engine_verl.supply import DEATHS, TRIES, Supply
+from swarm.server.engine_verl.supply import DEATHS, STUCK_S, TRIES, Supply
 from swarm.server.model_files import resolve_model
 from swarm.testing.fake_replica import FakeServer, RayActorError
 from swarm.testing.waiting import retry_until
@@ -48,7 +48,8 @@ class Bench:
     def __init__(self, **options):
         self.replicas = FakeReplicas(**options)
         self.rollout = Rollout(self.replicas.servers, GRAMMARS)
-        self.supply = Supply(self.replicas, self.rollout)
+        self.now = 0.0
+        self.supply = Supply(self.replicas, self.rollout, clock=lambda: self.now)
 
     async def kill(self, rank):
         server = self.replicas.servers[rank]
@@ -142,6 +143,26 @@ async def test_a_death_in_a_hand_over_is_mended_once(bench_of):
     bench.supply.serve(1)
     assert bench.replicas.replaced == [(1, 1)]
     assert bench.supply.served[0] == ["served [2]"]
+
+
+async def test_a_hand_over_that_waits_for_a_dead_replica_is_given_up_after_a_while(bench_of):
+    bench = bench_of()
+
+    def waiting():
+        bench.supply.check_stuck()
+        bench.rollout.dead[1] = "killed"
+        bench.supply.check_stuck()
+        bench.now += STUCK_S
+        bench.supply.check_stuck()
+        bench.now += 1
+        with pytest.raises(EngineFailed, match="given weights"):
+            bench.supply.check_stuck()
+        raise RayActorError("killed")
+
+    bench.replicas.dies_in_hand_over = waiting
+    bench.supply.serve(1)
+    bench.now += 2 * STUCK_S
+    bench.supply.check_stuck()
 
 
 async def test_a_hand_over_that_fails_for_another_reason_fails(bench_of):
