@@ -184,6 +184,8 @@ def _conclude(workspace: Workspace, campaign: Json, *, as_json: bool) -> None:
             state=campaign["state"],
             report=None if report is None else str(report),
         )
+    if campaign["failure"]:
+        say(f"ended without a result: {campaign['failure']}")
     result = verified(workspace, report.parent, campaign["id"])
     require_verified(result, report)
     document = {

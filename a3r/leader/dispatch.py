@@ -13,7 +13,7 @@ from a3r.core.types import (
     RunState,
     StageState,
 )
-from a3r.leader.clients.remedy import Next, after_failure, awaits_person
+from a3r.leader.clients.remedy import Next, after_failure, awaits_person, past_mending
 from a3r.leader.renewal import renew
 from a3r.leader.retry import may_retry, of_last_client, reason_of
 from a3r.leader.reuse import take_over
@@ -47,8 +47,9 @@ def run_stage(tick: Tick, stage: StageRow) -> bool:
         return True
     if not _is_over(blueprints, runs):
         return False
-    if not used_up and renew(tick, blueprints, runs):
-        return True
+    remedy = Next.AS_BEFORE if used_up else renew(tick, blueprints, runs)
+    if remedy is not Next.AS_BEFORE:
+        return remedy is Next.RETRY
     return _finish_stage(tick, stage, blueprints, runs)
 
 
@@ -245,7 +246,8 @@ def _finish_stage(
     failed = [r for r in runs if r.state is RunState.FAILED]
     if failed and not any(r.state is RunState.SUCCEEDED for r in runs):
         text = _all_failed(stage, failed)
-        if not _was_blocked_for(tick, text):
+        # What nobody can mend would fail again after a resume: the planner concludes, and the report says what failed.
+        if not past_mending(tick, failed) and not _was_blocked_for(tick, text):
             return tick.enter(CampaignState.BLOCKED, failure=text)
     analysis = analyse(tick.records())
     tick.store.set_stage_state(stage.id, StageState.ANALYSED, dict(evidence_of(analysis)))

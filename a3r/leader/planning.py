@@ -10,6 +10,7 @@ from a3r.leader.findings import look_up
 from a3r.leader.plan import Conclusion, EndReason, Pending, StagePlan
 from a3r.leader.reuse import offer
 from a3r.leader.tick import Tick
+from a3r.report.no_result import no_result, no_result_text
 
 
 def plan_next(tick: Tick) -> bool:
@@ -46,7 +47,9 @@ def _conclude(tick: Tick, conclusion: Conclusion) -> bool:
         conclusion.text,
         evidence,
     )
-    return tick.enter(CampaignState.CONCLUDING, failure=tick.campaign.failure)
+    told = no_result(tick.records()) if conclusion.reason == "no_data" else None
+    failure = tick.campaign.failure if told is None else no_result_text(told)
+    return tick.enter(CampaignState.CONCLUDING, failure=failure)
 
 
 def _add_stage(tick: Tick, plan: StagePlan) -> bool:

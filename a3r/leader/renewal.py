@@ -1,33 +1,52 @@
-"""Runs that succeeded before their client was repaired are run again with the repaired one, once a run of it has succeeded.
+"""A stage whose runs are all over, and whose client was mended in between: which of them are run again before it is analysed.
 
-Two revisions of a client are not pooled in one cell (``a3r.report.cell_clients``): without this, a repair in the middle of a stage
-would cost the cell the seeds that came first. No result is looked at: every run of the earlier revision is run again, or none is.
+Runs that succeeded before their client was repaired, once a run of the repaired one has succeeded: two revisions of a client are not
+pooled in one cell (``a3r.report.cell_clients``), so a repair in the middle of a stage would cost the cell the seeds that came first.
+No result is looked at: every run of the earlier revision is run again, or none is. And runs that had failed before a repair came,
+which a person's resume had asked for anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from a3r.core.types import ReviewStatus, RunState
+from a3r.leader.clients.remedy import BY, Next, after_failure
 from a3r.leader.tick import Tick
 from a3r.store.rows import BlueprintRow, RunRow
 
 
-def renew(tick: Tick, blueprints: Sequence[BlueprintRow], runs: Sequence[RunRow]) -> bool:
-    """Open the runs of a stage again whose result is an earlier client's than that of their blueprint's others; True when any was.
+def renew(tick: Tick, blueprints: Sequence[BlueprintRow], runs: Sequence[RunRow]) -> Next:
+    """Open runs of a stage again where its client was mended.
 
-    For a stage whose runs are all over, while its budgets last: a run without budget would only lose what its records show.
+    RETRY: some were opened. WAIT: a repair is under way. AS_BEFORE: nothing is to be done. For a stage whose runs are all over,
+    while its budgets last: a run without budget would only lose what its records show.
     """
+    approved = {b.id: b for b in blueprints if b.review is ReviewStatus.APPROVED}
+    failed = [r for r in runs if r.state is RunState.FAILED and r.blueprint_id in approved]
+    remedies = {
+        run.id: after_failure(tick, approved[run.blueprint_id], tick.store.attempts_of_run(run.id))
+        for run in failed
+    }
+    mended = [run for run in failed if remedies[run.id] is Next.RETRY]
+    for run in mended:
+        tick.store.retry_run(run.id, BY, tick.now, actor="leader")
+    if mended:
+        return Next.RETRY
+    return Next.WAIT if Next.WAIT in remedies.values() else _renew_succeeded(tick, approved, runs)
+
+
+def _renew_succeeded(tick: Tick, approved: Collection[str], runs: Sequence[RunRow]) -> Next:
     revised = {r.blueprint_id for r in tick.store.revisions(tick.id)}
     found = [
         run
-        for blueprint in blueprints
-        if blueprint.id in revised and blueprint.review is ReviewStatus.APPROVED
-        for run in _earlier(tick, [r for r in runs if r.blueprint_id == blueprint.id])
+        for blueprint_id in approved
+        if blueprint_id in revised
+        for run in _earlier(tick, [r for r in runs if r.blueprint_id == blueprint_id])
     ]
     for run in found:
         tick.store.renew_run(run.id, tick.now)
-    return bool(found)
+    return Next.RETRY if found else Next.AS_BEFORE
 
 
 def _earlier(tick: Tick, runs: Sequence[RunRow]) -> list[RunRow]:

@@ -13,6 +13,7 @@ from a3r.leader.plan import Conclusion, EndReason, StagePlan
 from a3r.leader.spending import gpu_hours_for
 from a3r.leader.stage_words import END_TEXTS
 from a3r.report.analysis import Analysis, analyse
+from a3r.report.no_result import no_result, no_result_text
 from a3r.report.records import Records
 from a3r.report.results import MinimumAnalysis
 
@@ -31,7 +32,7 @@ class SweepPlanner:
             return self._fitting(goal, records, stages.first_stage(goal))
         analysis = analyse(records)
         if not _has_data(analysis):
-            return _conclusion(goal, analysis, "no_data")
+            return _without_data(goal, analysis, records)
         if isinstance(analysis, MinimumAnalysis):
             found = sweep_minimum.next_stage(goal, analysis, records)
         else:
@@ -64,6 +65,15 @@ def over_budget(goal: GoalSpec, records: Records, plan: StagePlan) -> EndReason 
 
 def _has_data(analysis: Analysis) -> bool:
     return any(cell.gains for found in analysis.conditions for cell in found.cells)
+
+
+def _without_data(goal: GoalSpec, analysis: Analysis, records: Records) -> Conclusion:
+    """What failed and why takes the place of the bare sentence; the verdicts say what stays open."""
+    found, told = _conclusion(goal, analysis, "no_data"), no_result(records)
+    if told is None:
+        return found
+    text = found.text.replace(END_TEXTS["no_data"], no_result_text(told), 1)
+    return found.model_copy(update={"text": text})
 
 
 def _conclusion(goal: GoalSpec, analysis: Analysis, reason: EndReason) -> Conclusion:

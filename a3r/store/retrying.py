@@ -1,6 +1,6 @@
 """A run that had ended gets one more attempt; the report discloses it.
 
-A person asks for it where there is no result; the leader where the result is that of an earlier revision of the client.
+A person asks for it where there is no result; the leader where the client was mended since, also of a run that has a result.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ WITHOUT_RESULT = (RunState.FAILED.value, RunState.CANCELLED.value)
 class RetryBook(Book):
     """What the Store says about runs that are tried again although they had ended."""
 
-    def retry_run(self, run_id: str, by: str, at: float) -> AttemptRow:
+    def retry_run(self, run_id: str, by: str, at: float, actor: str = "person") -> AttemptRow:
         """Open a failed or cancelled run again and queue an attempt, beyond ``limits.max_attempts``; recorded as a deviation.
+
+        ``actor``: whose the event is; the leader's where the client was mended after the run had ended.
 
         Raises:
             Conflict: the run has a result or is under way, its stage was analysed without it (a result that comes after the
@@ -54,7 +56,7 @@ class RetryBook(Book):
             _require_undecided(session, run)
             why = run.reason or run.failure or run.state
             data = {"by": by, "after": why}
-            note(session, run.campaign_id, "run_retried", run_id, at, actor="person", data=data)
+            note(session, run.campaign_id, "run_retried", run_id, at, actor=actor, data=data)
             what = f"{by} asked for another attempt of a run that had ended"
             return _open_again(session, run, what, {"remedy": "new_attempt", "why": why}, at)
 

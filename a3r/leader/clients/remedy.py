@@ -6,9 +6,11 @@ client, so that cells keep comparable and nothing is paid for twice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
+from a3r.core.errors import BlueprintError
 from a3r.core.types import (
     TERMINAL_RUNS,
     AttemptState,
@@ -21,13 +23,16 @@ from a3r.leader.goal import GoalSpec
 from a3r.leader.job_words import why
 from a3r.leader.static_check import REQUIRED_FUNCTIONS
 from a3r.leader.tick import Tick
+from a3r.report.no_result import NO_REPAIR
 from a3r.report.prose_guard import prose_faults, reserved_names
 from a3r.store.revisions import Revised
-from a3r.store.rows import AttemptRow, BlueprintRow, JobRow
+from a3r.store.rows import AttemptRow, BlueprintRow, JobRow, RunRow
 
 KIND = "repair"
 MAX_REPAIRS = 3
 """Of one blueprint's client. More are no slip: a person should look."""
+UNMENDED = BlueprintError.code
+"""Of a repair job whose last draft passed no check."""
 BY = "the leader"
 CODE_FAULTS = frozenset(
     {
@@ -124,6 +129,26 @@ def client_in_force(tick: Tick, blueprint: BlueprintRow) -> tuple[str, int]:
     )
 
 
+def past_mending(tick: Tick, runs: Sequence[RunRow]) -> bool:
+    """Whether each of these failed runs ended by its client's code, and its client can not be mended; False for none.
+
+    Given up are drafts that no check passes, and more repairs than a client gets. What a person can put right (a key, a price, a
+    budget) is not: then a resume has it tried again.
+    """
+    return bool(runs) and all(_unmendable(tick, run) for run in runs)
+
+
+def _unmendable(tick: Tick, run: RunRow) -> bool:
+    attempts = tick.store.attempts_of_run(run.id)
+    if not uses_model(tick.goal) or not attempts or not is_code_fault(attempts[-1]):
+        return False
+    blueprint = tick.store.blueprint(run.blueprint_id)
+    job = _job_for(tick, client_in_force(tick, blueprint)[0])
+    if job is None:
+        return len(tick.store.revisions(tick.id, blueprint.id)) >= MAX_REPAIRS
+    return job.state is JobState.FAILED and (job.result or {}).get("code") == UNMENDED
+
+
 def awaits_person(tick: Tick) -> bool:
     """Whether a revision waits for a verdict."""
     return any(r.state is RevisionState.PENDING for r in tick.store.revisions(tick.id))
@@ -146,7 +171,7 @@ def _given_up(tick: Tick, job: JobRow) -> Next:
     told: dict[str, Any] = job.result or {}
     tick.decide_once(
         None,
-        f"no repair: {job.id.rpartition('/')[2]}",
+        f"{NO_REPAIR}: {job.id.rpartition('/')[2]}",
         f"{why(job)}; the run goes on as without a repair",
         {"job": job.id, "code": told.get("code")},
     )

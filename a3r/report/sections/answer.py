@@ -6,6 +6,7 @@ from a3r.core.types import ReviewMode
 from a3r.report.blocks import Block, Bullets, Code, Cut, Heading, Line, Paragraph, Strong
 from a3r.report.claims import Claim
 from a3r.report.coverage import PRIMARY
+from a3r.report.no_result import no_result
 from a3r.report.records import Records
 from a3r.report.study import Study
 from a3r.report.synthesis import in_order
@@ -31,6 +32,7 @@ def answer(study: Study) -> list[Block]:
                 )
             )
         )
+    out += _without_result(records)
     out.append(Paragraph(review_sentence(records)))
     if study.reused:
         out.append(Paragraph(reuse_sentence(study)))
@@ -46,6 +48,16 @@ def answer(study: Study) -> list[Block]:
         )
     )
     return out
+
+
+def _without_result(records: Records) -> list[Block]:
+    found = no_result(records)
+    if found is None:
+        return []
+    often = (f". Most often ({found.count} of {found.failed}): ", Cut(found.reason, 600))
+    gave_up = [x for why in found.repairs for x in (". The client was not mended: ", Cut(why, 600))]
+    reason = often if found.reason else ()
+    return [Paragraph((Strong(found.counted()), *reason, *gave_up, "."))]
 
 
 def told(claim: Claim) -> Line:

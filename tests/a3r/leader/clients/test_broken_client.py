@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from a3r.blueprints.artifact import unpack_tree
+from a3r.core.errors import ModelRefused
 from a3r.core.types import (
     CampaignState,
     FailureClass,
@@ -92,10 +93,18 @@ def test_under_review_all_the_revision_waits_for_a_person(bench):
     )
 
 
-def test_a_repair_that_is_not_one_is_asked_again_and_then_given_up(bench):
+def test_a_repair_that_is_not_one_is_given_up_and_the_report_says_what_failed(bench):
     study = bench(by_task({"repair": in_turn(said(NOTHING))}))
     study.until_quiet()
-    assert study.state is CampaignState.BLOCKED
+    row = study.store.campaign(study.id)
+    assert row.state is CampaignState.DONE
+    assert study.store.decisions(study.id)[-1].what == "conclude: no_data"
+    assert row.failure.startswith("No run has a result: of 2 planned runs 2 failed. Most often")
+    assert "The client was not mended: nothing that was made passed its checks" in row.failure
+    assert verify(Path(row.report_path), study.store).ok
+    words = (Path(row.report_path) / "report.md").read_text(encoding="utf-8")
+    assert "**No run has a result: of 2 planned runs 2 failed**" in words
+    assert "FileNotFoundError" in words.split("## ")[1]
     (job,) = (j for j in study.store.jobs(study.id) if j.kind == "repair")
     assert job.state is JobState.FAILED
     assert "not mended after 3 drafts" in job.detail
@@ -105,7 +114,13 @@ def test_a_repair_that_is_not_one_is_asked_again_and_then_given_up(bench):
 
 def test_a_repair_that_comes_when_the_runs_are_over_serves_the_next_stage(bench):
     mend, useless = mending(), [True]
-    study = bench(lambda r: said(NOTHING) if useless[0] else mend(r))
+
+    def without_a_key(request):
+        if useless[0]:
+            raise ModelRefused("no key")
+        return mend(request)
+
+    study = bench(without_a_key)
     study.until_quiet()
     assert study.state is CampaignState.BLOCKED
     goal = GoalSpec.model_validate(study.store.campaign(study.id).goal_spec)

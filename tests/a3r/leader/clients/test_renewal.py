@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from a3r.core.errors import Conflict
+from a3r.core.errors import Conflict, ModelRefused
 from a3r.core.types import CampaignState, RunState
 from a3r.report.export import records_from_store
 from a3r.report.gains import run_gains
@@ -55,3 +55,26 @@ def test_without_budget_the_earlier_results_are_set_aside_and_none_is_lost(bench
     assert len(before) == 2
     assert all(g.state == "succeeded" and "earlier revision" in g.excluded for g in before)
     assert all(g.gain is not None for g in gains if g.seed == 2)
+
+
+def test_a_repair_that_a_resume_asked_for_lets_the_runs_that_had_failed_go_on(bench):
+    mend, no_key = mending(), [True]
+
+    def later(request):
+        if no_key[0]:
+            raise ModelRefused("no key")
+        return mend(request)
+
+    study = bench(later)
+    study.until_quiet()
+    assert study.state is CampaignState.BLOCKED
+    no_key[0] = False
+    study.store.requeue_jobs(study.id, failed=True)
+    study.store.set_campaign_state(study.id, CampaignState.RUNNING)
+    study.until_quiet()
+    assert study.state is CampaignState.DONE
+    first = study.store.stages(study.id)[0]
+    ids = {b.id for b in study.store.blueprints(study.id, first.id)}
+    runs = [r for r in study.store.runs(study.id) if r.blueprint_id in ids]
+    assert {r.state for r in runs} == {RunState.SUCCEEDED}
+    assert verify(Path(study.store.campaign(study.id).report_path), study.store).ok
