@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from a3r.cli.edge import say, workspace_or_new
+from a3r.cli.goal_prices import prices_of_goal, prices_of_prose, refuse_unpriced
 from a3r.leader.goal import GoalSpec
 from a3r.leader.goal_check import GoalCheck, check_goal, check_spec
 from a3r.leader.goal_parsing import goal_file, goal_text, read_goal
@@ -33,7 +34,8 @@ def checked(goal: Path, *, again: bool) -> tuple[Json, list[str]]:
     if not _is_prose(text, file) or not model_is_set():
         return _as_it_stands(goal, text, file), []
     found = _understood(text, file, again=again)
-    body = _check_of(GoalSpec.model_validate(found.goal_spec), file).model_dump(mode="json")
+    spec = GoalSpec.model_validate(found.goal_spec)
+    body = _priced(_check_of(spec, file), spec).model_dump(mode="json")
     body["reading"] = found.model_dump(mode="json", exclude={"goal_spec"})
     body["front_matter"] = front_matter(found)
     return body, [
@@ -44,12 +46,20 @@ def checked(goal: Path, *, again: bool) -> tuple[Json, list[str]]:
 
 
 def refuse_unreadable(text: str, file: Path) -> bool:
-    """Whether a job will read the goal first.
+    """Whether a job will read the goal first. Says where USD can not be bounded for a language model.
 
     Raises:
-        GoalError: mistakes; or the goal is prose and no language model is set.
+        GoalError: mistakes; the goal is prose and no language model is set; or it limits USD for a model without a price.
     """
-    return not filed(text, file, with_model=model_is_set()).spec
+    spec = filed(text, file, with_model=model_is_set()).spec
+    if spec:
+        found = prices_of_goal(GoalSpec.model_validate(spec), _config())
+    else:
+        found = prices_of_prose(text, file, _config())
+    refuse_unpriced(found)
+    for warning in found.warnings:
+        say(f"warning: {warning}")
+    return not spec
 
 
 def model_is_set() -> bool:
@@ -69,6 +79,14 @@ def _check_of(spec: GoalSpec, file: Path) -> GoalCheck:
     return check.model_copy(
         update={"ok": False, "mistakes": missing, "understood": understood(spec)}
     )
+
+
+def _priced(check: GoalCheck, spec: GoalSpec) -> GoalCheck:
+    """The check with what is wrong about the language models' prices."""
+    found = prices_of_goal(spec, _config())
+    mistakes, warnings = [*check.mistakes, *found.mistakes], [*check.warnings, *found.warnings]
+    ok = check.ok and not found.mistakes
+    return check.model_copy(update={"ok": ok, "mistakes": mistakes, "warnings": warnings})
 
 
 def _as_it_stands(goal: Path, text: str, file: Path) -> Json:
@@ -92,8 +110,9 @@ def _as_it_stands(goal: Path, text: str, file: Path) -> Json:
             )
             return empty.model_dump(mode="json")
     check = check_goal(goal)
-    wanted = model_wanted(read_goal(file), file.parent) if check.ok and not model_is_set() else ""
-    if wanted:
+    if check.ok and model_is_set():
+        check = _priced(check, read_goal(file))
+    elif check.ok and (wanted := model_wanted(read_goal(file), file.parent)):
         check = check.model_copy(update={"ok": False, "mistakes": [f"{wanted}: set A3R_LLM"]})
     return check.model_dump(mode="json")
 
