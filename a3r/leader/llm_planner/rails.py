@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
-from a3r.leader.factors import Scalar
 from a3r.leader.goal import GoalSpec
 from a3r.leader.llm_planner.cells import CellState, cell_key, cell_states, level_in
+from a3r.leader.llm_planner.contests import contest_faults
 from a3r.leader.llm_planner.proposal import Cell, StageProposal
 from a3r.leader.llm_planner.reach import budget_faults, reach
 from a3r.leader.llm_planner.words import cell_text, outcome, prediction_text, question_text
@@ -119,45 +118,7 @@ def _evidence_faults(
         elif goal.question.asks_minimum and state.fresh_planned:
             yield f"the cell {cell_text(cell)} got its fresh seeds already; a second time would be asking until it fits"
     if not goal.question.asks_minimum:
-        yield from _meeting_faults(goal, records, cells)
-
-
-def _meeting_faults(goal: GoalSpec, records: Records, cells: Sequence[Cell]) -> Iterator[str]:
-    """Levels are compared seed by seed within one stage, so each must meet a level here that it never met before."""
-    met = _meetings(goal, records)
-    question = goal.question
-    if question.kind != "best":
-        levels = {c[question.factor] for c in cells}
-        if goal.baseline not in levels:
-            yield f"everything is compared with {question.factor} {goal.baseline}: confirm it in the same stage"
-    for cell in cells:
-        others = [
-            o for o in cells if o is not cell and _condition(goal, o) == _condition(goal, cell)
-        ]
-        if not others:
-            yield f"the cell {cell_text(cell)} has nothing to be compared with: confirm it together with another level of its condition"
-        elif all(frozenset((cell_key(cell), cell_key(o))) in met for o in others):
-            yield f"the cell {cell_text(cell)} met every other cell of this stage on fresh seeds already; a second time would be asking until it fits"
-
-
-def _meetings(goal: GoalSpec, records: Records) -> set[frozenset[str]]:
-    """Pairs of cells that one confirming stage planned together."""
-    found: set[frozenset[str]] = set()
-    for stage in records.stages:
-        here = [b.factors for b in records.blueprints if b.stage_id == stage.id]
-        if stage.kind == "replicate":
-            cells: list[Cell] = [{k: v for k, v in f.items() if v is not None} for f in here]
-            found |= {
-                frozenset((cell_key(a), cell_key(b)))
-                for a, b in combinations(cells, 2)
-                if _condition(goal, a) == _condition(goal, b)
-            }
-    return found
-
-
-def _condition(goal: GoalSpec, cell: Cell) -> Scalar | None:
-    across = goal.question.across
-    return None if across is None else cell[across]
+        yield from contest_faults(goal, records, cells)
 
 
 # --- predictions, decision table, words ------------------------------------------------------------------------

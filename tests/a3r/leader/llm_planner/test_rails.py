@@ -185,10 +185,50 @@ def test_rivals_meet_once_and_a_cell_alone_can_not_be_compared(goal):
     assert {row.seeds for row in plan.design} == {(7, 8, 9, 10)}
 
 
+def test_a_comparison_needs_its_baseline_in_each_condition(goal):
+    spec = goal(COMPARISON)
+    records = records_of(spec, explored(1, 2, 4), explored(1, 2, 4, condition=16))
+    cells = [cell(2), cell(4), cell(1, 16), cell(4, 16)]
+    faults = admit(spec, records, stage("confirm", cells)).faults
+    assert len(faults) == 2
+    assert all("train_batch_size 2, max_response_tokens 16" in fault for fault in faults)
+    assert admit(spec, records, stage("confirm", [*cells, cell(2, 16)])).faults == []
+
+
+def test_a_level_that_met_the_baseline_does_not_meet_it_again_beside_a_new_one(goal):
+    spec = goal(COMPARISON)
+    records = records_of(spec, explored(1, 2, 4, 8), confirmed(2, 4))
+    faults = admit(spec, records, stage("confirm", [cell(2), cell(4), cell(8)])).faults
+    assert len(faults) == 1
+    assert "train_batch_size 4" in faults[0]
+    assert "until it fits" in faults[0]
+    assert admit(spec, records, stage("confirm", [cell(2), cell(8)])).faults == []
+
+
+def test_an_interaction_is_confirmed_with_all_four_cells_on_the_same_seeds(goal):
+    spec = goal(COMPARISON.replace("comparison", "interaction"))
+    records = records_of(spec, explored(2, 4), explored(2, 4, condition=16))
+    one_condition = admit(spec, records, stage("confirm", [cell(2), cell(4)])).faults
+    assert "four cells in one stage" in " ".join(one_condition)
+    three = admit(spec, records, stage("confirm", [cell(4), cell(2, 16), cell(4, 16)])).faults
+    assert "train_batch_size 2, max_response_tokens 10" in " ".join(three)
+    four = [cell(2), cell(4), cell(2, 16), cell(4, 16)]
+    plan = admit(spec, records, stage("confirm", four)).plan
+    assert plan is not None
+    assert len({row.seeds for row in plan.design}) == 1
+
+
+def test_a_baseline_alone_confirms_nothing(goal):
+    spec = goal(COMPARISON)
+    records = records_of(spec, explored(1, 2, 4))
+    faults = admit(spec, records, stage("confirm", [cell(2)])).faults
+    assert "nothing to be compared with in this stage" in " ".join(faults)
+
+
 def test_a_comparison_is_confirmed_together_with_its_baseline(goal):
     spec = goal(COMPARISON)
     records = records_of(spec, explored(1, 2, 4))
-    assert "compared with train_batch_size 2" in " ".join(
+    assert "is compared with train_batch_size 2" in " ".join(
         admit(spec, records, stage("confirm", [cell(1), cell(4)])).faults
     )
     assert admit(spec, records, stage("confirm", [cell(2), cell(4)])).plan is not None
