@@ -11,16 +11,15 @@ from swarm.testing.ray_cluster import ray_cluster
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(600)]
 
 LEAVE = f"""
-import os, subprocess, sys
+import os, subprocess
 
 @ray.remote(num_cpus=0, num_gpus=1)
 class Server:
     def leave(self):
-        # As vLLM does: a process of a session of its own, which outlives the actor.
-        code = "print('up', flush=True); import time; time.sleep(600)"
-        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
-        child.stdout.readline()
-        return ray.util.get_node_ip_address(), os.getpid(), child.pid
+        # A process that outlives the actor: Ray ends the children of an actor with it, but not theirs.
+        start = "setsid sleep 600 > /dev/null 2>&1 & echo $!"
+        told = subprocess.run(["sh", "-c", start], stdout=subprocess.PIPE, check=True, text=True).stdout
+        return ray.util.get_node_ip_address(), os.getpid(), int(told)
 
 from ray.util import placement_group
 left = {{}}
