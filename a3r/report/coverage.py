@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from a3r.report.claims import Claim
 from a3r.report.costs import Costs
+from a3r.report.demand_rules import Facts, demand_told
 from a3r.report.numbers import level_text, plain, scalar_text
 from a3r.report.records import Records
 
@@ -47,7 +48,7 @@ def coverage(records: Records, claims: Sequence[Claim], costs: Costs) -> list[Co
     return [
         *_questions(claims),
         *_settings(records, spec),
-        *_demands(records, spec),
+        *_demands(records, spec, costs),
         *_limits(records, spec, costs),
     ]
 
@@ -90,13 +91,21 @@ def _same(document: dict[str, Any], name: str, value: Any) -> bool:
     return fixed.get(name, factors.get(name, value)) == value
 
 
-def _demands(records: Records, spec: dict[str, Any]) -> list[Covered]:
-    """A demand that a goal in prose was read from names its keys; that this is all it says is never taken for granted."""
+def _demands(records: Records, spec: dict[str, Any], costs: Costs) -> list[Covered]:
+    """A demand of which a rule reads every word is held against what was run; of any other it is said that a reader must.
+
+    A demand that a goal in prose was read from names its keys; that this is all it says is never taken for granted.
+    """
     sources: list[dict[str, Any]] = [
         s for d in records.decisions if d.what == READING for s in d.evidence.get("sources") or ()
     ]
     out: list[Covered] = []
+    facts = Facts(records, spec, costs)
     for text in map(str, spec.get("constraints") or ()):
+        told = demand_told(text, facts)
+        if told is not None and told.kept is not None:
+            out.append(Covered(text, "kept" if told.kept else "not kept", told.why))
+            continue
         keys = [str(s["key"]) for s in sources if _holds(text, str(s["quote"]))]
         why = (
             f"read as {', '.join(keys)}; whether that is all it says is for a reader"
