@@ -7,37 +7,31 @@ Paths of this machine are replaced in free text; what is hashed (goal, plans, bl
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from a3r.core.types import RevisionState
 from a3r.report.cleaning import Cleaner
+from a3r.report.history import History, history
 from a3r.report.ledger import ledger
 from a3r.report.records import (
     AttemptRecord,
     BlueprintRecord,
     CampaignRecord,
     Cut,
-    DecisionRecord,
-    DeviationRecord,
     EvalRecord,
-    EventRecord,
     ItemRecord,
     Records,
-    ReviewRecord,
     RunRecord,
     StageRecord,
     StepRecord,
 )
-from a3r.store.rows import REUSED, AttemptRow, CampaignRow, EventRow, RunRow
+from a3r.store.rows import REUSED, AttemptRow, CampaignRow, RunRow
 
 if TYPE_CHECKING:  # verifying a folder needs no database library
     from a3r.store.store import Store
 
-PAGE = 1000
 PACKAGES = ("a3r", "torch", "numpy", "scipy", "matplotlib", "pydantic", "sqlmodel", "tokenizers")
 PRIVATE = frozenset({"host", "hostname", "user", "cwd", "path", "home", "seat"})
 
@@ -58,7 +52,7 @@ def records_from_store(
     campaign = store.campaign(campaign_id)
     text = Cleaner(store.folder.parent)
     cut = like.cut if like else None
-    lists = _append_only(store, campaign.id, cut, text)
+    lists = history(store, campaign.id, cut, text)
     kept = ledger(store, campaign.id, cut, text)
     cut = cut or Cut(
         event_seq=lists.events[-1].seq if lists.events else 0,
@@ -109,16 +103,8 @@ def _software() -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True)
-class _Lists:
-    events: tuple[EventRecord, ...]
-    decisions: tuple[DecisionRecord, ...]
-    deviations: tuple[DeviationRecord, ...]
-    reviews: tuple[ReviewRecord, ...]
-
-
 def _campaign(
-    row: CampaignRow, lists: _Lists, cut: Cut, environment: dict[str, Any]
+    row: CampaignRow, lists: History, cut: Cut, environment: dict[str, Any]
 ) -> CampaignRecord:
     ends = [d.what for d in lists.decisions if d.what.startswith("conclude")]
     ending = "running" if not ends else "stopped" if "stopped" in ends[-1] else "concluded"
@@ -135,61 +121,6 @@ def _campaign(
         environment=environment,
         cut=cut,
     )
-
-
-def _append_only(store: Store, campaign_id: str, cut: Cut | None, text: Cleaner) -> _Lists:
-    return _Lists(
-        events=tuple(
-            EventRecord(
-                seq=e.seq,
-                at=e.at,
-                actor=text.text(e.actor),
-                kind=text.text(e.kind),
-                subject=text.text(e.subject),
-                data=text.data(e.data),
-            )
-            for e in _events(store, campaign_id)
-            if cut is None or e.seq <= cut.event_seq
-        ),
-        decisions=tuple(
-            DecisionRecord(
-                stage_id=d.stage_id,
-                what=text.text(d.what),
-                why=text.text(d.why),
-                evidence=text.data(d.evidence),
-                at=d.at,
-            )
-            for d in store.decisions(campaign_id)[: cut.decisions if cut else None]
-        ),
-        deviations=tuple(
-            DeviationRecord(
-                subject=d.attempt_id or d.blueprint_id or campaign_id,
-                what=text.text(d.what),
-                data=text.data({k: v for k, v in d.data.items() if k not in ("what", "seq")}),
-                at=d.at,
-            )
-            for d in store.deviations(campaign_id)[: cut.deviations if cut else None]
-        ),
-        reviews=tuple(
-            ReviewRecord(
-                blueprint_id=r.blueprint_id,
-                content_hash=r.content_hash,
-                verdict=r.verdict.value,
-                by=text.text(r.by),
-                note=text.text(r.note),
-                at=r.at,
-                voided=r.voided_at is not None,
-            )
-            for r in store.reviews(campaign_id)[: cut.reviews if cut else None]
-        ),
-    )
-
-
-def _events(store: Store, campaign_id: str) -> Iterator[EventRow]:
-    after = 0
-    while page := store.events(campaign_id, after_seq=after, limit=PAGE):
-        yield from page
-        after = page[-1].seq
 
 
 def _stages(store: Store, campaign_id: str) -> tuple[StageRecord, ...]:

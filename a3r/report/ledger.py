@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from a3r.report.cleaning import Cleaner
 from a3r.report.records import AmendmentRecord, CallRecord, Cut, RevisionRecord
+from a3r.store.rows import AmendmentRow, LlmCallRow, RevisionRow
 
 if TYPE_CHECKING:  # verifying a folder needs no database library
     from a3r.store.store import Store
@@ -26,47 +27,53 @@ class Ledger:
 
 def ledger(store: Store, campaign_id: str, cut: Cut | None, text: Cleaner) -> Ledger:
     """What the database holds, up to ``cut``."""
+    amendments = store.amendments(campaign_id)[: cut.amendments if cut else None]
+    revisions = store.revisions(campaign_id)[: cut.revisions if cut else None]
+    calls = store.llm_calls(campaign_id)[: cut.calls if cut else None]
     return Ledger(
-        amendments=tuple(
-            AmendmentRecord(
-                stage_id=a.stage_id,
-                changes=text.data(a.changes),
-                reason=text.text(a.reason),
-                by=text.text(a.by),
-                at=a.at,
-            )
-            for a in store.amendments(campaign_id)[: cut.amendments if cut else None]
-        ),
-        revisions=tuple(
-            RevisionRecord(
-                blueprint_id=r.blueprint_id,
-                ordinal=r.ordinal,
-                tree_hash=r.tree_hash,
-                diff=text.text(r.diff, LONGEST_DIFF),
-                reason=text.text(r.reason),
-                state=r.state.value,
-                by=text.text(r.by),
-                at=r.at,
-                decided_at=r.decided_at,
-            )
-            for r in store.revisions(campaign_id)[: cut.revisions if cut else None]
-        ),
-        calls=tuple(
-            CallRecord(
-                id=c.id,
-                purpose=text.text(c.purpose),
-                model=text.text(c.model),
-                request_hash=c.request_hash,
-                state=c.state.value,
-                reserved_usd=c.reserved_usd,
-                reserved_tokens=c.reserved_tokens,
-                cost_usd=c.cost_usd,
-                prompt_tokens=c.prompt_tokens,
-                completion_tokens=c.completion_tokens,
-                error=text.text(c.error),
-                at=c.at,
-                settled_at=c.settled_at,
-            )
-            for c in store.llm_calls(campaign_id)[: cut.calls if cut else None]
-        ),
+        amendments=tuple(_amendment(a, text) for a in amendments),
+        revisions=tuple(_revision(r, text) for r in revisions),
+        calls=tuple(_call(c, text) for c in calls),
+    )
+
+
+def _amendment(row: AmendmentRow, text: Cleaner) -> AmendmentRecord:
+    return AmendmentRecord(
+        stage_id=row.stage_id,
+        changes=text.data(row.changes),
+        reason=text.text(row.reason),
+        by=text.text(row.by),
+        at=row.at,
+    )
+
+
+def _revision(row: RevisionRow, text: Cleaner) -> RevisionRecord:
+    return RevisionRecord(
+        blueprint_id=row.blueprint_id,
+        ordinal=row.ordinal,
+        tree_hash=row.tree_hash,
+        diff=text.text(row.diff, LONGEST_DIFF),
+        reason=text.text(row.reason),
+        state=row.state.value,
+        by=text.text(row.by),
+        at=row.at,
+        decided_at=row.decided_at,
+    )
+
+
+def _call(row: LlmCallRow, text: Cleaner) -> CallRecord:
+    return CallRecord(
+        id=row.id,
+        purpose=text.text(row.purpose),
+        model=text.text(row.model),
+        request_hash=row.request_hash,
+        state=row.state.value,
+        reserved_usd=row.reserved_usd,
+        reserved_tokens=row.reserved_tokens,
+        cost_usd=row.cost_usd,
+        prompt_tokens=row.prompt_tokens,
+        completion_tokens=row.completion_tokens,
+        error=text.text(row.error),
+        at=row.at,
+        settled_at=row.settled_at,
     )
