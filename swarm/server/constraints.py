@@ -27,6 +27,11 @@ class Grammars:
         self._added: dict[str, int] = {}
         self._good: set[str] = set()
 
+    @property
+    def vocab_size(self) -> int:
+        """Token ids of the model are below it."""
+        return self._vocab_size
+
     def matcher(self, specification: str) -> Matcher:
         """Return a matcher at the beginning of an answer.
 

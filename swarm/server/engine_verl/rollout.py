@@ -32,6 +32,8 @@ SENDS = 4
 """How often one request is sent to replicas that die under it."""
 DEATHS = frozenset({"RayActorError", "EngineDeadError"})
 """What Ray says of a dead actor, and vLLM's server of its dead engine; by name, for neither is imported here."""
+REFUSALS = frozenset({"VLLMClientError", "VLLMValidationError"})
+"""What vLLM says to a request that it does not take, whatever becomes of it: by name too."""
 ResultT = TypeVar("ResultT")
 
 
@@ -197,6 +199,9 @@ class Rollout:
         except Exception as error:
             if means_death(error):
                 self._lose(replica, server, _said(error))
+            elif _is_one_of(REFUSALS, error):
+                logger.warning("Request %s ends here: %s", request.request_id, _said(error))
+                self._aborted.add(request.request_id)
             else:
                 logger.exception("A rollout replica failed.")
                 self.lost = f"rollout replica {replica} failed: {_said(error)}"
@@ -222,7 +227,8 @@ class Rollout:
 
     def _as_sent(self, request: GenerateRequest) -> dict[str, Any]:
         grammar = request.params.grammar
-        return self._request(request, lark=self._grammars.lark(grammar) if grammar else "")
+        lark = self._grammars.lark(grammar) if grammar else ""
+        return self._request(request, lark=lark, vocabulary=self._grammars.vocab_size)
 
     async def _abort(self, name: str) -> None:
         if name in self._aborted:
@@ -281,10 +287,14 @@ class Rollout:
 
 def means_death(error: BaseException) -> bool:
     """Whether the server is gone, as opposed to a request that it could not serve."""
+    return _is_one_of(DEATHS, error)
+
+
+def _is_one_of(names: frozenset[str], error: BaseException) -> bool:
     causes = [error, getattr(error, "cause", None)]
     kinds = [kind.__name__ for cause in causes for kind in type(cause).__mro__]
     # What Ray cannot carry from one process to another it tells as text.
-    return not DEATHS.isdisjoint(kinds) or any(name in str(error) for name in DEATHS)
+    return not names.isdisjoint(kinds) or any(name in str(error) for name in names)
 
 
 def _said(error: Exception) -> str:

@@ -5,18 +5,27 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
+
 from swarm.protocol.errors import ConfigError
 from swarm.server.ports import GenerateRequest
 
+LEAST_TOP_P = 1e-6
+"""Leaves the likeliest token, as 0 does in the embedded engine; vLLM and SGLang refuse 0."""
 
-def vllm_request(request: GenerateRequest, *, lark: str = "") -> dict[str, Any]:
+
+def vllm_request(
+    request: GenerateRequest, *, lark: str = "", vocabulary: int | None = None
+) -> dict[str, Any]:
     """Return what ``SwarmServer.stream`` takes: tokens in, tokens out, the sampled token's log-probability always along.
 
-    ``lark`` is the constraint on the answer as a grammar; empty = none.
+    ``lark`` is the constraint on the answer as a grammar; empty = none. Token ids from ``vocabulary`` on mean nothing, as in the
+    embedded engine, and are left out.
 
     The seed is a hash of the noise key: the same key, weights and prompt give the same tokens, up to the rounding of a batched
     matmul. vLLM's ids with a log-probability are those of the distribution that was sampled from (``processed_logprobs``).
     """
+    request = _taken(request, vocabulary)
     params = request.params
     sampled: dict[str, Any] = {
         "temperature": request.temperature,
@@ -47,7 +56,9 @@ def vllm_request(request: GenerateRequest, *, lark: str = "") -> dict[str, Any]:
     }
 
 
-def sglang_request(request: GenerateRequest, *, lark: str = "") -> dict[str, Any]:
+def sglang_request(
+    request: GenerateRequest, *, lark: str = "", vocabulary: int | None = None
+) -> dict[str, Any]:
     """Return what ``SglangServer.sample`` takes. The seed counts only where SGLang runs with ``enable_deterministic_inference``.
 
     Raises:
@@ -58,6 +69,7 @@ def sglang_request(request: GenerateRequest, *, lark: str = "") -> dict[str, Any
             "SGLang samples without grammars and top_logprobs here.",
             hint="Leave them out of the call, or use verl.rollout: vllm.",
         )
+    request = _taken(request, vocabulary)
     params = request.params
     sampled: dict[str, Any] = {
         "temperature": request.temperature,
@@ -104,3 +116,20 @@ REQUESTS = {"vllm": vllm_request, "sglang": sglang_request}
 def seed_of(noise_key: str) -> int:
     """63 bits of the key's hash."""
     return int.from_bytes(hashlib.sha256(noise_key.encode()).digest()[:8]) >> 1
+
+
+def _taken(request: GenerateRequest, vocabulary: int | None) -> GenerateRequest:
+    """The request without what a sampler refuses and the embedded engine lets pass."""
+
+    def known(token: int) -> bool:
+        return vocabulary is None or token < vocabulary
+
+    told = request.params
+    params = msgspec.structs.replace(
+        told,
+        top_p=max(told.top_p, LEAST_TOP_P),
+        min_tokens=min(told.min_tokens, request.max_tokens),
+        logit_bias={token: bias for token, bias in told.logit_bias.items() if known(token)},
+    )
+    stops = [token for token in request.stop_token_ids if known(token)]
+    return msgspec.structs.replace(request, params=params, stop_token_ids=stops)

@@ -1,5 +1,6 @@
 """Requests among replicas that die, without Ray: servers are small fakes."""
 
+import msgspec
 import pytest
 
 from swarm.server.constraints import Grammars
@@ -16,6 +17,20 @@ def ask(name, *, stream=False, affinity=None, **changes):
     return GenerateRequest(
         name, [1, 2], 8, 1.0, [], "key", affinity or name, stream=stream, **changes
     )
+
+
+class VLLMValidationError(Exception):
+    """Known by its name, as in production."""
+
+
+class Picky(FakeServer):
+    """Takes no temperature above 2, as vLLM."""
+
+    async def _pieces(self, request):
+        if request["params"]["temperature"] > 2:
+            raise VLLMValidationError("temperature must be in [0, 2]")
+        async for piece in super()._pieces(request):
+            yield piece
 
 
 class Bench:
@@ -167,6 +182,17 @@ async def test_a_last_replica_that_samples_other_tokens_does_not_end_sampling(be
     await bench.until(1)
     assert (bench.ids("a"), bench.finish("a")) == ([7], "abort")
     assert (bench.deaths, bench.rollout.lost) == ([0, 1, 2], "")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_request_that_the_sampler_refuses_ends_alone(bench_of, stream):
+    bench = bench_of(Picky([7]))
+    odd = msgspec.structs.replace(ask("a", stream=stream), temperature=3.0)
+    bench.rollout.submit(odd)
+    bench.rollout.submit(ask("b", stream=stream))
+    await bench.until(2)
+    assert (bench.finish("a"), bench.ids("b")) == ("abort", [7])
+    assert (bench.deaths, bench.rollout.lost) == ([], "")
 
 
 async def test_an_abort_reaches_the_replica(bench_of):

@@ -39,6 +39,20 @@ def test_both_samplers_are_told_the_same():
     assert sglang["top_k"] == -1
 
 
+@pytest.mark.parametrize("make", [vllm_request, sglang_request])
+def test_what_the_embedded_engine_lets_pass_is_sent_as_a_sampler_takes_it(make):
+    asked = request(
+        stop_token_ids=[3, 64],
+        params=SamplingParams(top_p=0.0, min_tokens=9, logit_bias={5: 1.5, 64: 2.0}),
+    )
+    sent = make(asked, vocabulary=64)["params"]
+    assert 0 < sent["top_p"] < 1e-5
+    assert sent.get("min_tokens", sent.get("min_new_tokens")) == 8
+    assert sent["stop_token_ids"] == [3]
+    assert [int(token) for token in sent["logit_bias"]] == [5]
+    assert asked.params.logit_bias == {5: 1.5, 64: 2.0}
+
+
 def test_a_seed_is_a_hash_of_the_noise_key():
     assert vllm_request(request())["params"]["seed"] == seed_of("key") != seed_of("other")
     assert 0 <= sglang_request(request())["params"]["sampling_seed"] < 2**31
