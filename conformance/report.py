@@ -39,7 +39,7 @@ The model of these checks is scripted, so they hold whatever engine serves. What
 | | embedded (`torch`) | `verl` |
 |---|---|---|
 | contract of an engine: `swarm.testing.engine_kit` | `make test-long` | `make test-verl` |
-| service, routes, client: the tests marked `every_engine` | `make test` | `make test-verl` |
+| service, routes, client: the tests marked `every_engine` | `make test-long` | `make test-verl` |
 | a killed engine, a killed server, `--resume` to the same weights | `tests/swarm/test_learning.py` | `tests/swarm/engine_verl/test_live.py` |
 | loss and advantages | hand-computed cases | the same numbers: `tests/swarm/engine_verl/parity` |
 | tokens sampled with top-p, top-k, min-p, penalties, a bias or a grammar | train under that distribution | sampled as asked, masked `sampling_not_replayable` |

@@ -1,4 +1,4 @@
-"""Tests marked ``every_engine`` run on each: the toy and the embedded engine here, verl with `make test-verl`.
+"""Tests marked ``every_engine`` run on each: the toy with `make test`, the embedded engine with `make test-long`, verl with `make test-verl`.
 
 A real engine boots once a process and is lent to one test after another (``swarm.testing.lent_engine``); a test that comes
 back to weights of before says ``every_engine(anew=True)`` and has its own boots.
@@ -17,7 +17,7 @@ from swarm.testing.lent_engine import Lender
 
 ENGINES = [
     "toy",
-    pytest.param("torch", marks=pytest.mark.slow),
+    pytest.param("torch", marks=pytest.mark.long),
     pytest.param("verl", marks=[pytest.mark.verl, pytest.mark.timeout(1800)]),
 ]
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from swarm.client import AsyncSwarmClient, SwarmClient
-from swarm.protocol.episodes import CallTokens, GrantRequest
-from swarm.protocol.errors import EpisodeGone, RewardError, StateError, TokensError
-from swarm.protocol.states import FateReason, TokenFate
+from swarm.protocol.episodes import GrantRequest
+from swarm.protocol.errors import EpisodeGone, StateError
 from swarm.testing.live_server import LiveServer
 
 pytestmark = pytest.mark.every_engine
@@ -55,34 +54,6 @@ def test_an_agents_key_points_a_program_or_an_sdk_at_its_seat(client: SwarmClien
         with pytest.raises(EpisodeGone):
             episode.key("late")
     assert [call.agent for call in client.trace(episode.id).calls] == ["seer"]
-
-
-def test_own_advantages_and_masks_are_trained_and_traced(client: SwarmClient) -> None:
-    with client.episode("t") as episode:
-        episode.chat(HELLO, max_tokens=4)
-        (call,) = client.trace(episode.id).calls
-        count = len(call.sampled_ids)
-        with pytest.raises(TokensError):
-            episode.finish(1.0, tokens=[{"call_index": 0, "advantages": [float("nan")] * count}])
-        with pytest.raises(TokensError, match="values for"):
-            episode.finish(1.0, tokens=[CallTokens(call_index=0, mask=[True] * (count + 1))])
-        with pytest.raises(RewardError):
-            episode.finish(rewards={"nobody": 1.0})
-        chosen = [0.5] * count
-        mask = [False] + [True] * (count - 1)
-        tokens = [CallTokens(call_index=0, advantages=chosen, mask=mask)]
-        assert episode.finish(1.0, tokens=tokens).accepted
-    for task, reward in (("t", 1.0), ("u", 1.0), ("u", 1.0)):
-        with client.episode(task) as other:
-            other.chat(HELLO)
-            other.finish(reward)
-    client.wait_step(0, timeout_s=10)
-    (call,) = client.trace(episode.id).calls
-    assert (call.fate, call.fate_reason) == (TokenFate.TRAINED, FateReason.NONE)
-    assert (call.advantages, call.token_mask) == (chosen, mask)
-    (metrics,) = client.metrics()
-    assert metrics.tokens["trained"] == count - 1
-    assert metrics.tokens["masked:client_mask"] == 1
 
 
 def test_prepare_and_commit_end_an_episode(client: SwarmClient) -> None:

@@ -171,10 +171,11 @@ async def test_concurrent_calls_with_the_same_prompt_differ_and_do_not_depend_on
     for name in ("one", "two"):
         async with toy_service(tmp_path / name, make_config()) as service:
             episode = await opened(service)
-            replies = await asyncio.gather(*(reply_to(service, episode, call()) for _ in range(3)))
+            replies = await asyncio.gather(*(reply_to(service, episode, call()) for _ in range(8)))
             tokens.append([reply.token_ids for reply in replies])
     assert tokens[0] == tokens[1]
-    assert len({tuple(ids) for ids in tokens[0]}) == 3
+    # A trained model is sure of some answers: not each of the eight need be another.
+    assert len({tuple(ids) for ids in tokens[0]}) > 1
 
 
 async def test_too_many_held_calls_are_told_to_come_back(tmp_path, make_config):
