@@ -15,6 +15,12 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 """Of a server or client: part of the names of files, logs and windows."""
 
 
+CELL_FORMAT = 2
+CELL_PARTS = ("factors", "fixed", "servers", "evaluator", "stop_rules", "external_models")
+CLIENT_PARTS = ("tree_hash", "entry", "arguments", "server", "environment")
+"""Of a blueprint and of its clients: what decides the distribution of results."""
+
+
 class Section(BaseModel):
     """A frozen part of a blueprint; unknown keys are refused."""
 
@@ -241,33 +247,15 @@ class Blueprint(Section):
 
         No seeds, no prose, no limits, no sandbox: replicates of one cell, also across stages, share it and may be pooled.
         """
-        body = self.model_dump(mode="json")
-        servers = [
-            {
-                **server,
-                "train": {
-                    k: v for k, v in server["train"].items() if k not in ("seed", "run_name")
-                },
-            }
-            for server in map(_without_defaults, body["servers"])
-        ]
-        clients = [
-            {k: c[k] for k in ("tree_hash", "entry", "arguments", "server", "environment")}
-            for c in body["clients"]
-        ]
-        return content_hash(
-            {
-                "factors": body["factors"],
-                "fixed": body["fixed"],
-                "servers": servers,
-                "clients": clients,
-                "evaluator": body["evaluator"],
-                "stop_rules": body["stop_rules"],
-                "external_models": body["external_models"],
-            }
-        )
+        # What is as by default is left out: a setting that a later version adds moves no hash, so old replicates stay
+        # replicates. A default that changes is another experiment: count CELL_FORMAT up with it.
+        body = self.model_dump(mode="json", exclude_defaults=True)
+        for server in body["servers"]:
+            server["train"] = _without(server.get("train", {}), ("seed", "run_name"))
+        shown = {name: body.get(name) for name in CELL_PARTS}
+        clients = [{k: c[k] for k in CLIENT_PARTS if k in c} for c in body["clients"]]
+        return content_hash({"format": CELL_FORMAT, **shown, "clients": clients})
 
 
-def _without_defaults(server: dict[str, Any]) -> dict[str, Any]:
-    """A server without what a later version of this file added and it does not use: old replicates stay replicates."""
-    return {k: v for k, v in server.items() if not (k == "trains" and v)}
+def _without(body: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key not in names}

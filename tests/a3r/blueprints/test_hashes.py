@@ -69,3 +69,14 @@ def test_hashes_survive_json_and_validation(blueprint: Blueprint) -> None:
     assert again == blueprint
     assert again.content_hash() == blueprint.content_hash()
     assert again.cell_hash() == blueprint.cell_hash()
+
+
+def test_the_cell_hash_stays_what_databases_hold(blueprint: Blueprint) -> None:
+    """Moved by a new setting that is as by default: leave it out of the hash. By a changed default: count CELL_FORMAT up."""
+    assert blueprint.cell_hash().startswith("08065ce2b47acd40")
+
+
+def test_a_setting_that_says_its_default_is_the_same_cell(blueprint: Blueprint) -> None:
+    told = Blueprint.model_validate(blueprint.model_dump())
+    assert "verl" in told.servers[0].train.model_fields_set
+    assert told.cell_hash() == blueprint.cell_hash()

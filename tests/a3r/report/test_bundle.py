@@ -14,7 +14,7 @@ import pytest
 
 from a3r.blueprints.artifact import pack_tree
 from a3r.core.errors import Conflict, VerificationFailed
-from a3r.core.hashing import bytes_hash, tree_hash
+from a3r.core.hashing import bytes_hash, content_hash, tree_hash
 from a3r.core.llm import ModelMessage, ModelReply, ModelRequest, Spent
 from a3r.report.bundle.archive import read_archive, write_archive
 from a3r.report.bundle.check import verify_bundle
@@ -101,6 +101,26 @@ def test_a_whole_bundle_verifies_far_from_its_workspace(bundle: Path, tmp_path: 
     told = details["transcripts are of the recorded calls"]
     assert told.startswith("1 of 2 requests hash to what was journalled")
     assert "report.md equals its render" in details
+
+
+def test_a_bundle_from_before_a_setting_existed_still_verifies(
+    stored: StoredCampaign, bundle: Path, tmp_path: Path
+):
+    records = stored.records()
+    (now,) = records.blueprints
+    document = json.loads(json.dumps(now.document))
+    del document["servers"][0]["train"]["verl"]["adv_estimator"]
+    hashed = {"content_hash": content_hash(document)}
+    before = now.model_copy(update={"document": document, **hashed})
+    reviews = tuple(review.model_copy(update=hashed) for review in records.reviews)
+    shutil.rmtree(bundle / "report")
+    earlier = records.model_copy(update={"blueprints": (before,), "reviews": reviews})
+    write_report(earlier, bundle / "report")
+    seal(bundle)
+    assert before.content_hash != now.content_hash
+    write_archive(bundle, tmp_path / "study.tar.gz")
+    report = verify_bundle(tmp_path / "study.tar.gz")
+    assert report.ok, report.checks[-1]
 
 
 def test_the_same_campaign_packs_to_the_same_bytes(bundle: Path, tmp_path: Path):
