@@ -29,22 +29,7 @@ def first_words(goal: GoalSpec) -> Words:
     """Of the first look."""
     factor, across = goal.question.factor, goal.question.across
     if goal.question.kind == "best":
-        return Words(
-            f"Which level of {factor} leads, and which come close?",
-            ("The levels differ by more than seeds do.",),
-            (
-                Outcome(
-                    pattern="a number leads and a level beside it was not tested",
-                    conclusion="the best level may lie beside the leader",
-                    next="look there",
-                ),
-                Outcome(
-                    pattern="a level leads and its neighbours are tested",
-                    conclusion="it is a candidate, no more: the best of many looks is partly luck",
-                    next="repeat it and its nearest rivals on fresh seeds",
-                ),
-            ),
-        )
+        return _first_best(factor)
     if goal.question.kind == "comparison":
         baseline = scalar_text(goal.baseline)
         return Words(
@@ -67,6 +52,25 @@ def first_words(goal: GoalSpec) -> Words:
                 pattern="any",
                 conclusion="a difference between effects in a first look is a candidate, no more",
                 next="repeat the four cells between which the effects differ most on fresh seeds",
+            ),
+        ),
+    )
+
+
+def _first_best(factor: str) -> Words:
+    return Words(
+        f"Which level of {factor} leads, and which come close?",
+        ("The levels differ by more than seeds do.",),
+        (
+            Outcome(
+                pattern="a number leads and a level beside it was not tested",
+                conclusion="the best level may lie beside the leader",
+                next="look there",
+            ),
+            Outcome(
+                pattern="a level leads and its neighbours are tested",
+                conclusion="it is a candidate, no more: the best of many looks is partly luck",
+                next="repeat it and its nearest rivals on fresh seeds",
             ),
         ),
     )

@@ -130,25 +130,12 @@ def enclose(
         return Enclosed(list(argv), {}, _record(spec, "none", (), "the blueprint says off"))
     host = host or host_walls()
     missing = dict(host.missing)
-    if spec.mode == "required" and missing:
-        told = "; ".join(f"{name}: {why}" for name, why in missing.items())
-        raise SandboxMissing(
-            f"The blueprint requires a sandbox, which this host cannot build ({told}).",
-            hint="Install bubblewrap and allow user namespaces, or set sandbox.mode to auto.",
-        )
+    if spec.mode == "required":
+        _require_none(missing)
     for folder in (room.scratch, room.work / "tmp"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    told = {
-        "wall": _bwrap(cwd, room, host, python or argv[0]) if host.bwrap else [],
-        "inside": [os.path.realpath(sys.executable), "-I", "-S", str(WALL)],
-        "argv": list(argv),
-        "cwd": str(cwd),
-        "relays": _relays(spec, room) if host.bwrap and host.network else [],
-        "limits": _limits(spec),
-        "stdin": stdin,
-        "memory_mb": spec.memory_mb,
-        "processes": spec.processes,
-    }
+    inside = {"argv": list(argv), "cwd": str(cwd), "stdin": stdin}
+    told = {**inside, **_walls(cwd, spec, room, host, python or argv[0])}
     path = room.scratch / "wall.json"
     path.write_text(json.dumps(told), encoding="utf-8")
     env = {"HOME": str(room.work), "TMPDIR": str(room.work / "tmp"), "A3R_WORK": str(room.work)}
@@ -156,6 +143,29 @@ def enclose(
         env |= dict.fromkeys(wall.PROXY_NAMES, room.proxy)
     record = _record(spec, host.version or "limits", host.flags, "", missing)
     return Enclosed([sys.executable, "-I", "-S", str(WALL), str(path)], env, record)
+
+
+def _walls(
+    cwd: Path, spec: SandboxSpec, room: Room, host: HostWalls, python: str
+) -> dict[str, Any]:
+    """What the program between this one and the enclosed one is told of the walls (``a3r.sandbox.wall``)."""
+    return {
+        "wall": _bwrap(cwd, room, host, python) if host.bwrap else [],
+        "inside": [os.path.realpath(sys.executable), "-I", "-S", str(WALL)],
+        "relays": _relays(spec, room) if host.bwrap and host.network else [],
+        "limits": _limits(spec),
+        "memory_mb": spec.memory_mb,
+        "processes": spec.processes,
+    }
+
+
+def _require_none(missing: Mapping[str, str]) -> None:
+    if missing:
+        told = "; ".join(f"{name}: {why}" for name, why in missing.items())
+        raise SandboxMissing(
+            f"The blueprint requires a sandbox, which this host cannot build ({told}).",
+            hint="Install bubblewrap and allow user namespaces, or set sandbox.mode to auto.",
+        )
 
 
 def _limits(spec: SandboxSpec) -> dict[str, int]:

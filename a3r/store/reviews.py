@@ -33,16 +33,7 @@ class ReviewBook(Book):
         """
         with self._db.write() as session:
             record = fetch(session, BlueprintTable, blueprint_id, "blueprint")
-            if verdict is ReviewStatus.PENDING:
-                raise Conflict(
-                    "'pending' is not a verdict", hint="approve, reject or ask for changes"
-                )
-            if content_hash != record.content_hash:
-                raise Conflict(
-                    f"blueprint {record.name!r} changed since it was read: now {record.content_hash[:12]!r}",
-                    hint="read it again (`a3r blueprint show`), then decide on what it says now",
-                    current=record.content_hash,
-                )
+            _require_verdict_on(record, content_hash, verdict)
             standing = _standing(session, record)
             same = (verdict.value, by, note)
             if standing is not None and (standing.verdict, standing.by, standing.note) == same:
@@ -82,6 +73,17 @@ class ReviewBook(Book):
         """True when it is approved, or when the campaign asked for ``review none`` and nobody objected."""
         with self._db.read() as session:
             return may_run(session, fetch(session, BlueprintTable, blueprint_id, "blueprint"))
+
+
+def _require_verdict_on(record: BlueprintTable, content_hash: str, verdict: ReviewStatus) -> None:
+    if verdict is ReviewStatus.PENDING:
+        raise Conflict("'pending' is not a verdict", hint="approve, reject or ask for changes")
+    if content_hash != record.content_hash:
+        raise Conflict(
+            f"blueprint {record.name!r} changed since it was read: now {record.content_hash[:12]!r}",
+            hint="read it again (`a3r blueprint show`), then decide on what it says now",
+            current=record.content_hash,
+        )
 
 
 def standing_verdict(session: Session, record: BlueprintTable) -> ReviewStatus:

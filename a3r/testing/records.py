@@ -258,16 +258,7 @@ class _Builder:
                     item_set_hash="items-hash",
                     evaluator_hash="scorer",
                     fingerprint="base" if name == "initial" else f"fp-{run_id}",
-                    items=tuple(
-                        ItemRecord(
-                            item_id=f"held-out-0-{n}",
-                            reward=1.0 if n < good else 0.0,
-                            policy_version=version,
-                            calls=3,
-                            truncated_calls=0,
-                        )
-                        for n in range(items)
-                    ),
+                    items=tuple(_item(n, version, good=n < good) for n in range(items)),
                 )
             )
         for step in range(1, self.stop_at_step + 1):
@@ -285,3 +276,13 @@ class _Builder:
                     fingerprint=f"{rng.getrandbits(64):016x}",
                 )
             )
+
+
+def _item(number: int, version: int, *, good: bool) -> ItemRecord:
+    return ItemRecord(
+        item_id=f"held-out-0-{number}",
+        reward=1.0 if good else 0.0,
+        policy_version=version,
+        calls=3,
+        truncated_calls=0,
+    )

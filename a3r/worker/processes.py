@@ -242,17 +242,7 @@ class Launcher:
             "grace_s": grace_s,
             "rotate_bytes": rotate_bytes,
         }
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            log.parent.mkdir(parents=True, exist_ok=True)
-            if secrets:
-                spec["secret_file"] = str(folder / "secrets.json")
-                write_private(folder / "secrets.json", json.dumps(dict(secrets)))
-            supervisor.write_json(folder / "spec.json", spec)
-        except OSError as error:
-            raise HostError(
-                f"{folder.name} cannot be started: {error}.", hint="Is the disk full or read-only?"
-            ) from error
+        _write_spec(folder, log, spec, secrets)
         role = folder.name.rpartition(".")[0]
         if not (self._terminal and self._open_window(self._terminal, session, role, folder)):
             self.start_directly(folder)
@@ -297,6 +287,22 @@ class Launcher:
         """Close the windows of an attempt that is over."""
         if self._terminal is not None:
             self._terminal.close_session(session)
+
+
+def _write_spec(
+    folder: Path, log: Path, spec: dict[str, Any], secrets: Mapping[str, str] | None
+) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        if secrets:
+            spec["secret_file"] = str(folder / "secrets.json")
+            write_private(folder / "secrets.json", json.dumps(dict(secrets)))
+        supervisor.write_json(folder / "spec.json", spec)
+    except OSError as error:
+        raise HostError(
+            f"{folder.name} cannot be started: {error}.", hint="Is the disk full or read-only?"
+        ) from error
 
 
 def supervisor_argv(folder: Path) -> list[str]:
