@@ -43,42 +43,58 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="host")
 
 
+AddressArgument = Annotated[str, typer.Argument(help="user@host, or a name from ~/.ssh/config.")]
+NewNameOption = Annotated[str | None, typer.Option(help="Default: the host's name.")]
+GpusOption = Annotated[
+    str | None, typer.Option(help="GPUs that it may give away, as 0-3,6; default: all.")
+]
+SlotsOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="Attempts at once; default: one a GPU, else one a core."),
+]
+PythonOption = Annotated[
+    str, typer.Option(help="Interpreter there: with a3r it is used as it is, else built upon.")
+]
+FolderOption = Annotated[
+    str, typer.Option(help="Folder there, on a local disk; default: ~/.a3r-host/NAME.")
+]
+PortOption = Annotated[int | None, typer.Option(min=1, max=65535, help="Of ssh.")]
+IdentityOption = Annotated[Path | None, typer.Option(help="Private key for ssh.")]
+SshConfigOption = Annotated[
+    Path | None, typer.Option(help="Configuration of ssh in place of your own.")
+]
+AcceptKeyOption = Annotated[
+    str,
+    typer.Option(metavar="SHA256:...", help="Trust the host if its key has this fingerprint."),
+]
+HubUrlOption = Annotated[
+    str,
+    typer.Option(help="Where the host dials the hub itself; default: through the SSH link."),
+]
+CaFileOption = Annotated[
+    Path | None, typer.Option(help="Certificates (PEM) to trust for an https --hub-url.")
+]
+AliveSOption = Annotated[
+    int, typer.Option(min=1, max=600, help="A link silent for 3 times so long is broken.")
+]
+WaitOption = Annotated[bool, typer.Option(help="Wait until its worker has come.")]
+
+
 def add(
-    address: Annotated[str, typer.Argument(help="user@host, or a name from ~/.ssh/config.")],
-    name: Annotated[str | None, typer.Option(help="Default: the host's name.")] = None,
-    gpus: Annotated[
-        str | None, typer.Option(help="GPUs that it may give away, as 0-3,6; default: all.")
-    ] = None,
-    slots: Annotated[
-        int | None,
-        typer.Option(min=0, help="Attempts at once; default: one a GPU, else one a core."),
-    ] = None,
-    python: Annotated[
-        str, typer.Option(help="Interpreter there: with a3r it is used as it is, else built upon.")
-    ] = "",
-    folder: Annotated[
-        str, typer.Option(help="Folder there, on a local disk; default: ~/.a3r-host/NAME.")
-    ] = "",
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of ssh.")] = None,
-    identity: Annotated[Path | None, typer.Option(help="Private key for ssh.")] = None,
-    ssh_config: Annotated[
-        Path | None, typer.Option(help="Configuration of ssh in place of your own.")
-    ] = None,
-    accept_key: Annotated[
-        str,
-        typer.Option(metavar="SHA256:...", help="Trust the host if its key has this fingerprint."),
-    ] = "",
-    hub_url: Annotated[
-        str,
-        typer.Option(help="Where the host dials the hub itself; default: through the SSH link."),
-    ] = "",
-    ca_file: Annotated[
-        Path | None, typer.Option(help="Certificates (PEM) to trust for an https --hub-url.")
-    ] = None,
-    alive_s: Annotated[
-        int, typer.Option(min=1, max=600, help="A link silent for 3 times so long is broken.")
-    ] = 5,
-    wait: Annotated[bool, typer.Option(help="Wait until its worker has come.")] = True,
+    address: AddressArgument,
+    name: NewNameOption = None,
+    gpus: GpusOption = None,
+    slots: SlotsOption = None,
+    python: PythonOption = "",
+    folder: FolderOption = "",
+    port: PortOption = None,
+    identity: IdentityOption = None,
+    ssh_config: SshConfigOption = None,
+    accept_key: AcceptKeyOption = "",
+    hub_url: HubUrlOption = "",
+    ca_file: CaFileOption = None,
+    alive_s: AliveSOption = 5,
+    wait: WaitOption = True,
     as_json: JsonOption = False,
 ) -> None:
     """Set a host up and put its worker to work; again: bring it up to date. Asks nothing, uses keys only.
@@ -107,8 +123,11 @@ def add(
         with hub() as client:
             made = Adding(host, ssh, options, accept_key, pem, say).run(client)
             body = _come(client, host) if wait else {**client.get(f"hosts/{host}")}
-        body = {**body, "changes": made["changes"]}
-        emit(body, _added(body, wait=wait), as_json=as_json)
+        _emit_added({**body, "changes": made["changes"]}, wait=wait, as_json=as_json)
+
+
+def _emit_added(body: Json, *, wait: bool, as_json: bool) -> None:
+    emit(body, _added(body, wait=wait), as_json=as_json)
 
 
 def _added(body: Json, *, wait: bool) -> list[str]:

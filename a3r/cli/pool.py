@@ -31,42 +31,64 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="pool")
 
 
+EngineArgument = Annotated[
+    str, typer.Argument(help="ray://HEAD[:8265], slurm, local, or skypilot.")
+]
+FileArgument = Annotated[Path | None, typer.Argument(help="skypilot: the task's YAML.")]
+MaxWorkersOption = Annotated[int, typer.Option(min=1, help="Jobs at once.")]
+SlotsOption = Annotated[int, typer.Option(min=1, help="Attempts at once of a worker.")]
+GpusOption = Annotated[int, typer.Option(min=0, help="GPUs of a worker.")]
+CpusOption = Annotated[float | None, typer.Option(help="CPUs of a worker.")]
+MemoryGbOption = Annotated[float | None, typer.Option(help="Memory of a worker.")]
+IdleExitSOption = Annotated[
+    float, typer.Option(min=1, help="A worker ends after so long without an attempt.")
+]
+HubUrlOption = Annotated[str, typer.Option(help="The hub as the cluster's machines dial it.")]
+CaFileOption = Annotated[
+    Path | None, typer.Option(help="Certificate (PEM) that the machines trust for it.")
+]
+PythonOption = Annotated[str, typer.Option(help="Interpreter with a3r on the machines.")]
+ScratchOption = Annotated[
+    str, typer.Option(help="Folder on the machines for workspaces; default: TMPDIR.")
+]
+FolderOption = Annotated[
+    Path | None, typer.Option(help="slurm, local: submitit's folder, for slurm shared.")
+]
+PartitionOption = Annotated[str, typer.Option(help="slurm: the partition.")]
+SbatchOption = Annotated[
+    list[str] | None, typer.Option(help="slurm: another option, as account=lab. Repeatable.")
+]
+TimeLimitMinOption = Annotated[
+    int | None, typer.Option(min=1, help="slurm, local: longest life of a job; default a day.")
+]
+TokenFileOption = Annotated[
+    Path | None, typer.Option(help="ray: file with the cluster's own token.")
+]
+RuntimeEnvOption = Annotated[
+    Path | None, typer.Option(help="ray: JSON file, merged into the runtime environment.")
+]
+
+
 def add(
     name: NameArgument,
-    engine: Annotated[str, typer.Argument(help="ray://HEAD[:8265], slurm, local, or skypilot.")],
-    file: Annotated[Path | None, typer.Argument(help="skypilot: the task's YAML.")] = None,
-    max_workers: Annotated[int, typer.Option(min=1, help="Jobs at once.")] = 4,
-    slots: Annotated[int, typer.Option(min=1, help="Attempts at once of a worker.")] = 1,
-    gpus: Annotated[int, typer.Option(min=0, help="GPUs of a worker.")] = 0,
-    cpus: Annotated[float | None, typer.Option(help="CPUs of a worker.")] = None,
-    memory_gb: Annotated[float | None, typer.Option(help="Memory of a worker.")] = None,
-    idle_exit_s: Annotated[
-        float, typer.Option(min=1, help="A worker ends after so long without an attempt.")
-    ] = 120.0,
-    hub_url: Annotated[str, typer.Option(help="The hub as the cluster's machines dial it.")] = "",
-    ca_file: Annotated[
-        Path | None, typer.Option(help="Certificate (PEM) that the machines trust for it.")
-    ] = None,
-    python: Annotated[str, typer.Option(help="Interpreter with a3r on the machines.")] = "",
-    scratch: Annotated[
-        str, typer.Option(help="Folder on the machines for workspaces; default: TMPDIR.")
-    ] = "",
-    folder: Annotated[
-        Path | None, typer.Option(help="slurm, local: submitit's folder, for slurm shared.")
-    ] = None,
-    partition: Annotated[str, typer.Option(help="slurm: the partition.")] = "",
-    sbatch: Annotated[
-        list[str] | None, typer.Option(help="slurm: another option, as account=lab. Repeatable.")
-    ] = None,
-    time_limit_min: Annotated[
-        int | None, typer.Option(min=1, help="slurm, local: longest life of a job; default a day.")
-    ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="ray: file with the cluster's own token.")
-    ] = None,
-    runtime_env: Annotated[
-        Path | None, typer.Option(help="ray: JSON file, merged into the runtime environment.")
-    ] = None,
+    engine: EngineArgument,
+    file: FileArgument = None,
+    max_workers: MaxWorkersOption = 4,
+    slots: SlotsOption = 1,
+    gpus: GpusOption = 0,
+    cpus: CpusOption = None,
+    memory_gb: MemoryGbOption = None,
+    idle_exit_s: IdleExitSOption = 120.0,
+    hub_url: HubUrlOption = "",
+    ca_file: CaFileOption = None,
+    python: PythonOption = "",
+    scratch: ScratchOption = "",
+    folder: FolderOption = None,
+    partition: PartitionOption = "",
+    sbatch: SbatchOption = None,
+    time_limit_min: TimeLimitMinOption = None,
+    token_file: TokenFileOption = None,
+    runtime_env: RuntimeEnvOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add a cluster, or bring one up to date; the same command again changes nothing.
@@ -75,25 +97,19 @@ def add(
     """
     with reported(as_json=as_json):
         kind, address = _engine(engine)
-        body: Json = {
-            "max_workers": max_workers,
-            "slots": slots,
-            "gpus": gpus,
-            "cpus": cpus,
-            "memory_gb": memory_gb,
-            "idle_exit_s": idle_exit_s,
-            "hub_url": hub_url,
-            "ca_file": _path(ca_file),
-            "python": python,
-            "scratch": scratch,
+        size: Json = {"max_workers": max_workers, "slots": slots, "idle_exit_s": idle_exit_s}
+        worker: Json = {"gpus": gpus, "cpus": cpus, "memory_gb": memory_gb}
+        machine: Json = {"hub_url": hub_url, "ca_file": _path(ca_file), "python": python}
+        machine |= {"scratch": scratch, "folder": _path(folder)}
+        cluster: Json = {
             "address": address,
             "token_file": _path(token_file),
             "runtime_env": _json_of(runtime_env),
-            "folder": _path(folder),
             "slurm": _sbatch(partition, sbatch or []),
             "time_limit_min": time_limit_min,
             "task_file": _path(file),
         }
+        body: Json = {**size, **worker, **machine, **cluster}
         given = {key: value for key, value in body.items() if value not in (None, "", {})}
         _put(name, {"kind": kind.value, "options": given}, as_json=as_json)
 

@@ -46,32 +46,43 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="worker")
 
 
+HubOption = Annotated[
+    str | None, typer.Option(help="The hub's address; default: this workspace's daemon.")
+]
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option(help="File with the worker token (tokens never go on a command line)."),
+]
+CaFileOption = Annotated[
+    Path | None, typer.Option(help="Certificates (PEM) to trust for an https hub.")
+]
+SlotsOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="Attempts at once; default: one a GPU, else one a core."),
+]
+GpusOption = Annotated[
+    str | None, typer.Option(help="GPUs that it may give away, as 0-3,6; default: all.")
+]
+IdleExitSOption = Annotated[
+    float | None, typer.Option(min=1, help="End after so long without an attempt.")
+]
+PoolOption = Annotated[str, typer.Option(hidden=True)]
+PoolJobOption = Annotated[str, typer.Option(hidden=True)]
+WorkspaceOption = Annotated[
+    Path | None, typer.Option(help="The .a3r folder for attempts; default: found from here.")
+]
+
+
 def start(
-    hub: Annotated[
-        str | None, typer.Option(help="The hub's address; default: this workspace's daemon.")
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="File with the worker token (tokens never go on a command line)."),
-    ] = None,
-    ca_file: Annotated[
-        Path | None, typer.Option(help="Certificates (PEM) to trust for an https hub.")
-    ] = None,
-    slots: Annotated[
-        int | None,
-        typer.Option(min=0, help="Attempts at once; default: one a GPU, else one a core."),
-    ] = None,
-    gpus: Annotated[
-        str | None, typer.Option(help="GPUs that it may give away, as 0-3,6; default: all.")
-    ] = None,
-    idle_exit_s: Annotated[
-        float | None, typer.Option(min=1, help="End after so long without an attempt.")
-    ] = None,
-    pool: Annotated[str, typer.Option(hidden=True)] = "",
-    pool_job: Annotated[str, typer.Option(hidden=True)] = "",
-    workspace: Annotated[
-        Path | None, typer.Option(help="The .a3r folder for attempts; default: found from here.")
-    ] = None,
+    hub: HubOption = None,
+    token_file: TokenFileOption = None,
+    ca_file: CaFileOption = None,
+    slots: SlotsOption = None,
+    gpus: GpusOption = None,
+    idle_exit_s: IdleExitSOption = None,
+    pool: PoolOption = "",
+    pool_job: PoolJobOption = "",
+    workspace: WorkspaceOption = None,
 ) -> None:
     """Run a worker in the foreground until SIGTERM or Ctrl-C; its attempts go on and are found again.
 

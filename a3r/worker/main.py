@@ -80,19 +80,25 @@ def run_worker(
         if asked is None:
             asked = Asked()
             asked.listen()
-        settings = WorkerSettings(
-            home=home,
-            worker_id=worker_id,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            slots=default_slots(gpus) if slots is None else slots,
-            inventory=inventory(home, gpus),
-            gpus=gpus,
-            pool=pool[0],
-            pool_job=pool[1],
-        )
+        settings = _settings(home, worker_id, slots, gpus, pool)
         worker = Worker(settings, hub, terminal, os.environ if environ is None else environ)
         return _work(worker, asked, stop_attempts=stop_attempts, idle_exit_s=idle_exit_s)
+
+
+def _settings(
+    home: Path, worker_id: str, slots: int | None, gpus: GpuOffice | None, pool: tuple[str, str]
+) -> WorkerSettings:
+    return WorkerSettings(
+        home=home,
+        worker_id=worker_id,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        slots=default_slots(gpus) if slots is None else slots,
+        inventory=inventory(home, gpus),
+        gpus=gpus,
+        pool=pool[0],
+        pool_job=pool[1],
+    )
 
 
 def _work(

@@ -173,6 +173,16 @@ def _leave_when_gone(presence: Presence, server: HubServer) -> bool:
     return True
 
 
+def _ready(port: int, settings: HubSettings) -> ReadyRecord:
+    return ReadyRecord(
+        url=f"http://{HOST}:{port}",
+        port=port,
+        pid=os.getpid(),
+        epoch=settings.epoch,
+        started_at=settings.started_at,
+    )
+
+
 def _run_server(
     workspace: Workspace,
     store: Store,
@@ -192,14 +202,7 @@ def _run_server(
         leader_report=ticker.report,
     )
     app = create_app(store, tokens, settings, hooks)
-    port = sock.getsockname()[1]
-    ready = ReadyRecord(
-        url=f"http://{HOST}:{port}",
-        port=port,
-        pid=os.getpid(),
-        epoch=settings.epoch,
-        started_at=settings.started_at,
-    )
+    ready = _ready(sock.getsockname()[1], settings)
 
     def on_listening() -> None:
         ready.write(workspace.daemon)
