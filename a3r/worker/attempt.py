@@ -226,7 +226,7 @@ class AttemptRunner:
         config, others = self.keeper.watch.config(), self._others()
         if config is None or others is None:
             return
-        planned = self.memo.stopping_at
+        planned = self.keeper.ended_at(status.step)
         problems = check_proof(
             self.folder, self.spec, self.blueprint, config, status, stopped_at=planned
         )

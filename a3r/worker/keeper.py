@@ -177,8 +177,19 @@ class Keeper:
             found = FailureClass.NAN if nan else FailureClass.STOP_RULE
             raise AttemptOver("failed", found, f"a stop rule of the blueprint: {words}")
         # The open step is bound: it is the last one.
-        memo.stopping_at, memo.stop_rule = (memo.step or 0) + 1, words
+        done = max(memo.step or 0, self.watch.steps)
+        memo.stopping_at, memo.stop_rule = done + 1, words
         self._events.add("worker", "stop_rule", rule=words, last_step=memo.stopping_at)
+
+    def ended_at(self, step: int) -> int | None:
+        """The last step of a run that a stop rule ended, None without one. ``step``: where the server stands, now that it is done.
+
+        Steps that it made before it heard of the rule are the run's too.
+        """
+        memo = self._memo
+        if memo.stopping_at is not None:
+            memo.stopping_at = max(memo.stopping_at, step)
+        return memo.stopping_at
 
     def end_early(self) -> None:
         """Make the server end where a stop rule said; repeated until it has taken it."""
