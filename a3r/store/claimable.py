@@ -19,6 +19,7 @@ from a3r.core.types import (
     ReviewStatus,
 )
 from a3r.store.book import Book
+from a3r.store.reviews import permits
 from a3r.store.tables import (
     AttemptTable,
     BlueprintTable,
@@ -79,20 +80,14 @@ def queued_of(session: Session, campaigns: Collection[str]) -> Iterator[Candidat
         given = {"campaigns": list(campaigns), "after": after, "size": size}
         page: list[Any] = list(session.connection().execute(_QUEUED, given))
         for row in page:
-            may_run = _may_run(row.review_mode, row.verdict)
+            verdict = ReviewStatus(row.verdict or ReviewStatus.PENDING)
+            may_run = permits(ReviewMode(row.review_mode), verdict)
             yield Candidate(
                 row.attempt_id, row.queued_at, row.blueprint_id, row.content_hash, may_run
             )
         if len(page) < size:
             return
         after, size = page[-1].queue_order, min(MOST_PAGE, 2 * size)
-
-
-def _may_run(review_mode: str, verdict: str | None) -> bool:
-    # As ``reviews.may_run``; no verdict = pending.
-    if verdict is None or verdict == ReviewStatus.PENDING.value:
-        return ReviewMode(review_mode) is ReviewMode.NONE
-    return verdict == ReviewStatus.APPROVED.value
 
 
 def _with_room() -> Executable:

@@ -95,8 +95,12 @@ def standing_verdict(session: Session, record: BlueprintTable) -> ReviewStatus:
 def may_run(session: Session, record: BlueprintTable) -> bool:
     """See ``ReviewBook.may_run``."""
     campaign = fetch(session, CampaignTable, record.campaign_id, "campaign")
-    verdict = standing_verdict(session, record)
-    unasked = ReviewMode(campaign.review_mode) is ReviewMode.NONE
+    return permits(ReviewMode(campaign.review_mode), standing_verdict(session, record))
+
+
+def permits(mode: ReviewMode, verdict: ReviewStatus) -> bool:
+    """The rule of ``ReviewBook.may_run``, for a campaign's mode and the standing verdict on a blueprint."""
+    unasked = mode is ReviewMode.NONE
     return verdict is ReviewStatus.APPROVED or (unasked and verdict is ReviewStatus.PENDING)
 
 
