@@ -4,6 +4,7 @@
 #   VENV_VERL  the environment (default: .venv-verl)
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+. scripts/to_report.sh
 
 bin=${VENV_VERL:-.venv-verl}/bin
 goal=${1:-campaigns/verl-smoke}
@@ -14,12 +15,4 @@ export OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false PYTHONUNBUFFERED=1 HF_HUB_
 place=$(mktemp -d)
 export A3R_HOME=$place/.a3r
 trap '"$bin/a3r" daemon stop --with-worker >/dev/null 2>&1 || true' EXIT
-answer=$("$bin/a3r" campaign start "$goal" --review none --watch --json) || {
-  status=$?
-  printf '%s\n' "$answer"
-  echo "the campaign did not finish: A3R_HOME=$A3R_HOME $bin/a3r campaign list" >&2
-  exit "$status"
-}
-report=$(printf '%s' "$answer" | "$bin/python" -c 'import json, sys; print(json.load(sys.stdin)["report"])')
-"$bin/a3r" campaign verify "$report"
-echo "read $report"
+to_report "$goal" "the campaign did not finish: A3R_HOME=$A3R_HOME $bin/a3r campaign list"

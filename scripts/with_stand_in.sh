@@ -3,6 +3,7 @@
 # Scripts: a3r/testing/stand_in/scripts.py. Progress goes to stderr; the workspace is a new folder, and its report stays.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+. scripts/to_report.sh
 
 bin=${VENV:-.venv}/bin
 [ -x "$bin/a3r" ] || { echo "error: there is no $bin/a3r; run 'make setup' first" >&2; exit 2; }
@@ -20,12 +21,4 @@ done
 # A workspace of its own: the daemon of another one may run with other settings.
 place=$(mktemp -d)
 export A3R_HOME=$place/.a3r
-answer=$("$bin/a3r" campaign start "$2" --review none --watch --json) || {
-  status=$?
-  printf '%s\n' "$answer"
-  echo "the campaign did not finish: A3R_HOME=$A3R_HOME $bin/a3r campaign list" >&2
-  exit "$status"
-}
-report=$(printf '%s' "$answer" | "$bin/python" -c 'import json, sys; print(json.load(sys.stdin)["report"])')
-"$bin/a3r" campaign verify "$report"
-echo "read $report"
+to_report "$2" "the campaign did not finish: A3R_HOME=$A3R_HOME $bin/a3r campaign list"
