@@ -28,17 +28,9 @@ def vllm_request(
     request = _taken(request, vocabulary)
     params = request.params
     sampled: dict[str, Any] = {
-        "temperature": request.temperature,
-        "top_p": params.top_p,
-        "top_k": params.top_k or -1,
-        "min_p": params.min_p,
-        "presence_penalty": params.presence_penalty,
-        "frequency_penalty": params.frequency_penalty,
-        "repetition_penalty": params.repetition_penalty,
+        **_in_both(request),
         "min_tokens": params.min_tokens,
-        "ignore_eos": params.ignore_eos,
         "max_tokens": request.max_tokens,
-        "stop_token_ids": request.stop_token_ids,
         "stop": request.stop or None,
         # Text is only needed to look for stop strings in it.
         "detokenize": bool(request.stop),
@@ -72,17 +64,9 @@ def sglang_request(
     request = _taken(request, vocabulary)
     params = request.params
     sampled: dict[str, Any] = {
-        "temperature": request.temperature,
-        "top_p": params.top_p,
-        "top_k": params.top_k or -1,
-        "min_p": params.min_p,
-        "presence_penalty": params.presence_penalty,
-        "frequency_penalty": params.frequency_penalty,
-        "repetition_penalty": params.repetition_penalty,
+        **_in_both(request),
         "min_new_tokens": params.min_tokens,
-        "ignore_eos": params.ignore_eos,
         "max_new_tokens": request.max_tokens,
-        "stop_token_ids": request.stop_token_ids,
         "no_stop_trim": True,
         "logprobs": True,
         "sampling_seed": seed_of(request.noise_key) >> 32,
@@ -116,6 +100,22 @@ REQUESTS = {"vllm": vllm_request, "sglang": sglang_request}
 def seed_of(noise_key: str) -> int:
     """63 bits of the key's hash."""
     return int.from_bytes(hashlib.sha256(noise_key.encode()).digest()[:8]) >> 1
+
+
+def _in_both(request: GenerateRequest) -> dict[str, Any]:
+    """What vLLM and SGLang call by the same names."""
+    params = request.params
+    return {
+        "temperature": request.temperature,
+        "top_p": params.top_p,
+        "top_k": params.top_k or -1,
+        "min_p": params.min_p,
+        "presence_penalty": params.presence_penalty,
+        "frequency_penalty": params.frequency_penalty,
+        "repetition_penalty": params.repetition_penalty,
+        "ignore_eos": params.ignore_eos,
+        "stop_token_ids": request.stop_token_ids,
+    }
 
 
 def _taken(request: GenerateRequest, vocabulary: int | None) -> GenerateRequest:

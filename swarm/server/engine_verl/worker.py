@@ -23,12 +23,17 @@ from swarm.server.engine_verl.exports import aliases_of, write_export
 from swarm.server.engine_verl.lora import check_untied, layers_of, plain_name
 from swarm.server.engine_verl.losses import weighted_policy_loss
 from swarm.server.engine_verl.refill import adapter_for
-from swarm.server.engine_verl.snapshots import Snapshot, finite, modules_of
+from swarm.server.engine_verl.snapshots import modules_of
+from swarm.server.engine_verl.undo import Undoable
 from swarm.server.engine_verl.weights import checksum
 
 
-class SwarmWorker(TinkerActorRolloutRefWorker):
+class SwarmWorker(Undoable, TinkerActorRolloutRefWorker):
     """Actor, rollout adapter and (role ``actor_rollout_ref``) the frozen model of the beginning."""
+
+    @property
+    def _trained(self) -> Any:
+        return self.actor.engine
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def init_model(self) -> None:
@@ -43,7 +48,6 @@ class SwarmWorker(TinkerActorRolloutRefWorker):
             check_untied(layers_of(engine.module), named)
         actor = omega_conf_to_dataclass(self.config.actor)
         self.actor.set_loss_fn(partial(weighted_policy_loss, actor))
-        self._kept: Snapshot | None = None
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def fingerprint(self) -> str:
@@ -70,28 +74,6 @@ class SwarmWorker(TinkerActorRolloutRefWorker):
             "device": self.actor.device_name,
             "data_parallel": self.actor.engine.get_data_parallel_size(),
         }
-
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def keep(self) -> None:
-        """Copy what trains of this rank to host memory, until ``put_back`` or ``forget``."""
-        self._kept = Snapshot(self.actor.engine)
-
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def put_back(self) -> None:
-        """Undo every move since ``keep``; without one do nothing."""
-        if self._kept is not None:
-            self._kept.put_back(self.actor.engine)
-        self._kept = None
-
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def forget(self) -> None:
-        """Free what ``keep`` copied."""
-        self._kept = None
-
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def finite(self) -> bool:
-        """Return whether every trained weight of this rank is finite."""
-        return finite(self.actor.engine)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def save_checkpoint(
