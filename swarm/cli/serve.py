@@ -41,70 +41,89 @@ def register(app: typer.Typer) -> None:
     app.command("serve")(serve_command)
 
 
+PortOption = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")
+]
+HostOption = Annotated[
+    str,
+    typer.Option(
+        help="Address to listen on; anything but loopback takes TLS (or --insecure-http)."
+    ),
+]
+StateDirOption = Annotated[
+    Path, typer.Option(help="Folder for the journal, checkpoints and tokens.json.")
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option(help="Training configuration, .json, .toml or .yaml.")
+]
+EngineOption = Annotated[
+    EngineName | None,
+    typer.Option(
+        help="Run this engine only; --config need not name it, other configurations must."
+    ),
+]
+StartOption = Annotated[bool, typer.Option("--start", help="Boot the engine at once.")]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on with the run in the state directory.")
+]
+ReadyFileOption = Annotated[
+    Path | None, typer.Option(help="Write {url, port, pid, state_dir} here once listening.")
+]
+LogLevelOption = Annotated[LogLevel, typer.Option(help="Messages on stderr.")]
+TrustProxyOption = Annotated[
+    bool, typer.Option("--trust-proxy", help="Believe X-Forwarded-Proto and -Host.")
+]
+TlsCertOption = Annotated[
+    Path | None, typer.Option(help="Certificate (PEM, may hold the chain): serve HTTPS.")
+]
+TlsKeyOption = Annotated[
+    Path | None, typer.Option(help="The certificate's key (PEM, no password).")
+]
+InsecureHttpOption = Annotated[
+    bool,
+    typer.Option(
+        "--insecure-http",
+        help="Send tokens in clear text over a network; only where you trust all of it.",
+    ),
+]
+AnnounceOption = Annotated[
+    str | None, typer.Option(metavar="HUB_URL", help="Tell this hub that the server exists.")
+]
+AnnounceTokenFileOption = Annotated[
+    Path | None, typer.Option(help="File with the hub's worker token.")
+]
+AnnounceUrlOption = Annotated[
+    str | None,
+    typer.Option(help="Where the hub's clients reach this server, if not where it listens."),
+]
+RedactEnvOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAMES",
+        help="More environment variables (A,B) whose values logs and traces must not show; "
+        "those called *_KEY, *_TOKEN, *_SECRET, *_PASSWORD are hidden anyway.",
+    ),
+]
+
+
 def serve_command(
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")
-    ] = 8377,
-    host: Annotated[
-        str,
-        typer.Option(
-            help="Address to listen on; anything but loopback takes TLS (or --insecure-http)."
-        ),
-    ] = "127.0.0.1",
-    state_dir: Annotated[
-        Path, typer.Option(help="Folder for the journal, checkpoints and tokens.json.")
-    ] = Path(".swarm"),
-    config: Annotated[
-        Path | None, typer.Option(help="Training configuration, .json, .toml or .yaml.")
-    ] = None,
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(
-            help="Run this engine only; --config need not name it, other configurations must."
-        ),
-    ] = None,
-    start: Annotated[bool, typer.Option("--start", help="Boot the engine at once.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in the state directory.")
-    ] = False,
-    ready_file: Annotated[
-        Path | None, typer.Option(help="Write {url, port, pid, state_dir} here once listening.")
-    ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="Messages on stderr.")] = LogLevel.INFO,
-    trust_proxy: Annotated[
-        bool, typer.Option("--trust-proxy", help="Believe X-Forwarded-Proto and -Host.")
-    ] = False,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="Certificate (PEM, may hold the chain): serve HTTPS.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(help="The certificate's key (PEM, no password).")
-    ] = None,
-    insecure_http: Annotated[
-        bool,
-        typer.Option(
-            "--insecure-http",
-            help="Send tokens in clear text over a network; only where you trust all of it.",
-        ),
-    ] = False,
-    announce: Annotated[
-        str | None, typer.Option(metavar="HUB_URL", help="Tell this hub that the server exists.")
-    ] = None,
-    announce_token_file: Annotated[
-        Path | None, typer.Option(help="File with the hub's worker token.")
-    ] = None,
-    announce_url: Annotated[
-        str | None,
-        typer.Option(help="Where the hub's clients reach this server, if not where it listens."),
-    ] = None,
-    redact_env: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="More environment variables (A,B) whose values logs and traces must not show; "
-            "those called *_KEY, *_TOKEN, *_SECRET, *_PASSWORD are hidden anyway.",
-        ),
-    ] = "",
+    port: PortOption = 8377,
+    host: HostOption = "127.0.0.1",
+    state_dir: StateDirOption = Path(".swarm"),
+    config: ConfigOption = None,
+    engine: EngineOption = None,
+    start: StartOption = False,
+    resume: ResumeOption = False,
+    ready_file: ReadyFileOption = None,
+    log_level: LogLevelOption = LogLevel.INFO,
+    trust_proxy: TrustProxyOption = False,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    insecure_http: InsecureHttpOption = False,
+    announce: AnnounceOption = None,
+    announce_token_file: AnnounceTokenFileOption = None,
+    announce_url: AnnounceUrlOption = None,
+    redact_env: RedactEnvOption = "",
 ) -> None:
     """Run a swarm server in the foreground until SIGTERM or Ctrl-C.
 
