@@ -17,11 +17,21 @@ from typing import Any
 from swarm.protocol.config import TrainConfig
 from swarm.server.engine.host import EngineHost
 from swarm.server.engine_verl.leftovers import Process
-from swarm.server.ports import Chunk, GenerateRequest, Span, TrainBatch, TrainResult, TrainRow
+from swarm.server.ports import (
+    Chunk,
+    GenerateRequest,
+    SamplingParams,
+    Span,
+    TrainBatch,
+    TrainResult,
+    TrainRow,
+)
 from swarm.server.train.slices import finish
 from swarm.testing.engine_kit import Bench
 
 PATIENCE_S = 600.0
+LONG = 400
+"""Tokens of an answer that is still going on when something else happens."""
 
 
 class Driver:
@@ -46,6 +56,11 @@ class Driver:
         self.chunks[request.request_id] = []
         self.engine.submit(request)
         return request
+
+    def ask_long(self, **changes: Any) -> GenerateRequest:
+        """Send the kit's question for an answer of exactly ``LONG`` tokens, changed; returns the request."""
+        endless = SamplingParams(ignore_eos=True)
+        return self.ask(max_tokens=LONG, stop_token_ids=[], params=endless, **changes)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Let the engine work until something holds."""

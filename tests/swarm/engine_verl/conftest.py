@@ -1,14 +1,17 @@
 """Rows of several groups, with merged spans and two temperatures."""
 
 import random
+from contextlib import contextmanager
 
 import pytest
 
+from swarm.server.engine.wire import Boot
 from swarm.server.engine_verl.checkpoints import (
     CheckpointState,
     shards,
     write_checkpoint,
 )
+from swarm.server.engine_verl.nonces import NONCE
 from swarm.server.model_files import resolve_model
 from swarm.server.ports import Span, TrainRow
 
@@ -44,6 +47,26 @@ def made_rows(seed=2, groups=4, repeats=3):
 @pytest.fixture
 def rows():
     return made_rows()
+
+
+@pytest.fixture(scope="session")
+def driven():
+    """``driven(nonce, config)``: the engine in this process, under a driver."""
+
+    @contextmanager
+    def driving(nonce, config):
+        from swarm.server.engine_verl.child import boot
+        from swarm.testing.verl_sampling import Driver
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(NONCE, nonce)
+            engine = boot(Boot(config.model_dump_json()))
+            try:
+                yield Driver(engine, config)
+            finally:
+                engine.close()
+
+    return driving
 
 
 @pytest.fixture(scope="session")

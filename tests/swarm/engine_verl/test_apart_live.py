@@ -9,10 +9,8 @@ import signal
 import pytest
 
 from swarm.protocol.config import TrainConfig
-from swarm.server.engine.wire import Boot
-from swarm.server.engine_verl.nonces import NONCE, PREFIX
-from swarm.server.ports import SamplingParams
-from swarm.testing.verl_sampling import Driver
+from swarm.server.engine_verl.nonces import PREFIX
+from swarm.testing.verl_sampling import LONG
 
 pytestmark = [
     pytest.mark.verl,
@@ -20,8 +18,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # verl's, Ray's and vLLM's own, in this process
 ]
 
-LONG = 400
-ENDLESS = SamplingParams(ignore_eos=True)
 CONFIG = TrainConfig.model_validate(
     {
         "engine": "verl",
@@ -32,28 +28,14 @@ CONFIG = TrainConfig.model_validate(
 
 
 @pytest.fixture(scope="module")
-def driver():
-    from swarm.server.engine_verl.child import boot
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(NONCE, "apart-live")
-        engine = boot(Boot(CONFIG.model_dump_json()))
-        try:
-            yield Driver(engine, CONFIG)
-        finally:
-            engine.close()
+def driver(driven):
+    with driven("apart-live", CONFIG) as driver:
+        yield driver
 
 
 def long_ones(driver, *, stream, count=4, first=0):
     return [
-        driver.ask(
-            max_tokens=LONG,
-            stop_token_ids=[],
-            params=ENDLESS,
-            noise_key=f"{i}",
-            affinity=f"{i}",
-            stream=stream,
-        )
+        driver.ask_long(noise_key=f"{i}", affinity=f"{i}", stream=stream)
         for i in range(first, first + count)
     ]
 

@@ -4,7 +4,7 @@ import pytest
 
 from swarm.protocol.config import TrainConfig
 from swarm.server.engine.host import EngineHost
-from swarm.server.engine_verl.placement import NONCE
+from swarm.server.engine_verl.nonces import NONCE
 from swarm.testing import engine_kit
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(3600)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from swarm.client import SwarmClient, run_episodes
-from swarm.server.engine_verl.placement import NONCE
+from swarm.server.engine_verl.nonces import NONCE
 from swarm.tasks import calculator
 from swarm.testing.server_process import server_process, start_server
 from swarm.testing.waiting import retry_until

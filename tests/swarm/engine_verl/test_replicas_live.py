@@ -9,11 +9,8 @@ import signal
 import pytest
 
 from swarm.protocol.config import TrainConfig
-from swarm.server.engine.wire import Boot
 from swarm.server.engine_verl.leftovers import lives
-from swarm.server.engine_verl.nonces import NONCE
-from swarm.server.ports import SamplingParams
-from swarm.testing.verl_sampling import Driver
+from swarm.testing.verl_sampling import LONG
 
 pytestmark = [
     pytest.mark.verl,
@@ -21,8 +18,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # verl's, Ray's and vLLM's own, in this process
 ]
 
-LONG = 400
-ENDLESS = SamplingParams(ignore_eos=True)
 ROLLOUT = "actor_rollout_ref.rollout"
 CONFIG = TrainConfig.model_validate(
     {
@@ -40,25 +35,13 @@ CONFIG = TrainConfig.model_validate(
 
 
 @pytest.fixture(scope="module")
-def driver():
-    from swarm.server.engine_verl.child import boot
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(NONCE, "replicas-live")
-        engine = boot(Boot(CONFIG.model_dump_json()))
-        try:
-            yield Driver(engine, CONFIG)
-        finally:
-            engine.close()
+def driver(driven):
+    with driven("replicas-live", CONFIG) as driver:
+        yield driver
 
 
 def long_ones(driver, episodes, *, stream):
-    return [
-        driver.ask(
-            max_tokens=LONG, stop_token_ids=[], params=ENDLESS, affinity=episode, stream=stream
-        )
-        for episode in episodes
-    ]
+    return [driver.ask_long(affinity=episode, stream=stream) for episode in episodes]
 
 
 def test_episodes_are_spread_and_stay_and_an_abort_reaches_vllm(driver):
