@@ -153,6 +153,11 @@ class AttemptFolder:
         return self.path / "events.jsonl"
 
     @property
+    def spec_file(self) -> Path:
+        """What the hub sent. Written first and once: without it there is no attempt."""
+        return self.path / "attempt.json"
+
+    @property
     def finish_file(self) -> Path:
         """The FinishReport, once everything has ended."""
         return self.path / "finish.json"
@@ -175,11 +180,11 @@ class AttemptFolder:
     def save_spec(self, spec: AttemptSpec) -> None:
         """Keep what the hub sent; from here on the attempt survives the worker."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_json(self.path / "attempt.json", spec.model_dump(mode="json"))
+        write_json(self.spec_file, spec.model_dump(mode="json"))
 
     def spec(self) -> AttemptSpec:
         """What the hub sent."""
-        return AttemptSpec.model_validate_json((self.path / "attempt.json").read_bytes())
+        return AttemptSpec.model_validate_json(self.spec_file.read_bytes())
 
     def memo(self) -> Memo:
         """The runner's memory; a fresh one at first."""

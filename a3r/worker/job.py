@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from a3r.core.presence import Presence
 from a3r.worker.attempt import AttemptRunner
 from a3r.worker.contact import Contact
 from a3r.worker.endings import Endings
@@ -29,6 +30,8 @@ class Job:
     slots: int
     sending: Contact
     """How sending its evidence goes."""
+    presence: Presence
+    """Whether its folder is there. What a deleted one leads to is never taken for the attempt's own fault."""
     thread: threading.Thread | None = None
     endings: Endings = field(default_factory=Endings)
     """Wakes the thread when a process of the attempt ends."""

@@ -19,6 +19,7 @@ from typing import Any
 from a3r.core.clock import SystemClock
 from a3r.core.errors import A3RError, Conflict
 from a3r.core.ports import Clock, Hub, Terminal
+from a3r.core.presence import Presence
 from a3r.core.types import FailureClass, WorkerState
 from a3r.core.wire import (
     AttemptReport,
@@ -174,17 +175,7 @@ class Worker:
         """The attempts' folders are gone, and their evidence with them: end what still runs and tell the hub."""
         self._ending.set()
         for job in self._all_jobs():
-            spec = job.runner.spec
-            ended = sweep({NONCE: spec.nonce})
-            logger.error("%s: %s; %d processes were ended", spec.attempt_id, reason, ended)
-            told = FinishReport(
-                fencing_token=spec.fencing_token,
-                outcome="failed",
-                failure=FailureClass.HOST_LOST,
-                reason=reason,
-            )
-            with contextlib.suppress(A3RError):
-                self._hub.finish(spec.attempt_id, told)
+            self._abandon(job, reason)
 
     def may_leave(self) -> bool:
         """Whether this worker was removed and has nothing left to do: its evidence is delivered."""
@@ -223,7 +214,8 @@ class Worker:
             logger.info("taking up %s in phase %s", runner.spec.attempt_id, runner.memo.phase)
             runner.events.add("worker", "adopted", phase=runner.memo.phase)
         sending = Contact(f"{runner.spec.attempt_id}: sending its evidence", tells_away=False)
-        job = Job(runner, uplink, runner.blueprint.resources.slots, sending)
+        presence = Presence(folder.spec_file, same_file=False)
+        job = Job(runner, uplink, runner.blueprint.resources.slots, sending, presence)
         with self._guard:
             self._jobs[runner.spec.attempt_id] = job
         if not runner.finished:
@@ -234,6 +226,11 @@ class Worker:
     def _run(self, job: Job) -> None:
         failures, phase = 0, ""
         while not self._ending.is_set():
+            if self._lost(job):
+                break
+            if job.presence.there() is False:
+                self._ending.wait(self.settings.tick_s)
+                continue
             try:
                 if job.runner.tick():
                     break
@@ -252,6 +249,31 @@ class Worker:
         job.runner.close()
         job.endings.close()
         self._news.set()
+
+    def _lost(self, job: Job) -> bool:
+        """Whether its folder is gone for good, as several looks found; its end is told then."""
+        if not job.presence.gone():
+            return False
+        folder = str(job.runner.folder.path)
+        self._abandon(job, f"its folder {folder!r} was deleted under the worker")
+        return True
+
+    def _abandon(self, job: Job, reason: str) -> None:
+        """End what runs of an attempt whose folder is gone; the hub may let another attempt follow."""
+        spec = job.runner.spec
+        with self._guard:
+            if self._jobs.pop(spec.attempt_id, None) is None:
+                return
+        ended = sweep({NONCE: spec.nonce})
+        logger.error("%s: %s; %d processes were ended", spec.attempt_id, reason, ended)
+        told = FinishReport(
+            fencing_token=spec.fencing_token,
+            outcome="failed",
+            failure=FailureClass.HOST_LOST,
+            reason=reason,
+        )
+        with contextlib.suppress(A3RError):
+            self._hub.finish(spec.attempt_id, told)
 
     def _between_looks(self, job: Job) -> float:
         """Seconds: more and more while nothing happens, for an end of a process is told by the kernel."""
@@ -412,6 +434,10 @@ class Worker:
         """One pass over all attempts; those that are finished and acknowledged are let go."""
         for job in self._all_jobs():
             if time.monotonic() < job.send_after:
+                continue
+            if job.presence.there() is False:
+                if job.runner.finished:  # else its own thread looks
+                    self._lost(job)
                 continue
             try:
                 job.uplink.send()

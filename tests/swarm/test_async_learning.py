@@ -59,13 +59,17 @@ def test_rolling_overlaps_updates_within_the_bound_and_every_token_is_accounted_
     assert run.finished >= 8 * 8 * 4
     assert [m.step for m in metrics] == list(range(1, 9))
     assert {m.groups for m in metrics} == {8}
-    assert len({m.fingerprint for m in metrics}) == 8, "every update changed the served weights"
-    assert {m.policy_version for m in metrics} == set(range(1, 9))
-    assert max(m.staleness_max for m in metrics) == 1, "nothing overlapped, or too old was trained"
-    assert metrics[0].staleness_mean == 0.0
-    assert all(0.0 <= m.importance_clipped_share < 0.5 for m in metrics)
-    assert metrics[0].logprob_gap_max < 1e-3
-    assert all(m.tokens["trained"] > 0 for m in metrics)
+    # Which episodes come first depends on the machine: now and then the rewards of all eight groups are equal.
+    updated = [m for m in metrics if m.updated]
+    assert [m.step for m in metrics if m.zero_advantage_share < 1] == [m.step for m in updated]
+    assert len(updated) >= 6
+    assert len({m.fingerprint for m in metrics}) == len(updated), "an update changes what is served"
+    assert [m.policy_version for m in updated] == list(range(1, len(updated) + 1))
+    assert max(m.staleness_max for m in updated) == 1, "nothing overlapped, or too old was trained"
+    assert updated[0].staleness_mean == 0.0
+    assert all(0.0 <= m.importance_clipped_share < 0.5 for m in updated)
+    assert updated[0].logprob_gap_max < 1e-3
+    assert all(m.tokens["trained"] > 0 for m in updated)
 
 
 def test_a_killed_engine_and_a_killed_server_lead_on_and_the_journal_replays_to_the_same_weights(

@@ -58,9 +58,13 @@ def test_a_file_is_gone_after_some_looks_or_when_another_one_stands_there(tmp_pa
     assert [presence.gone() for _ in range(LOOKS)] == [False] * (LOOKS - 1) + [True]
     (tmp_path / "away").rename(path)
     assert not presence.gone()
+    by_name = Presence(path, same_file=False)
     path.rename(tmp_path / "away")
     path.touch()
     assert [presence.gone() for _ in range(LOOKS)][-1]
+    assert by_name.there()
+    path.unlink()
+    assert by_name.there() is False
 
 
 @pytest.mark.timeout(90)
@@ -79,6 +83,30 @@ def test_a_worker_whose_workspace_was_deleted_ends_its_processes_tells_the_hub_a
     assert attempt.finish.failure is FailureClass.HOST_LOST
     assert "was deleted under the worker" in attempt.finish.reason
     assert count_owned(lab.nonce) == 0
+
+
+def test_an_attempt_whose_folder_was_deleted_ends_and_the_hub_hears_why(lab):
+    attempt = lab.queue(lab.blueprint(trouble={"0": "hang"}))
+    worker = lab.worker()
+    until(lambda: (lab.folder().path / "work" / "client" / "misbehaved.0").exists(), 60)
+    folder = lab.folder().path
+    folder.rename(lab.home / "away")
+    report = lab.finished(attempt)
+    assert report.failure is FailureClass.HOST_LOST
+    assert f"its folder {str(folder)!r} was deleted" in report.reason
+    assert count_owned(lab.nonce) == 0
+    until(lambda: worker.attempts() == [])
+
+
+def test_what_follows_from_a_deleted_folder_is_not_told_as_the_attempts_own_fault(lab):
+    attempt = lab.queue(lab.blueprint())
+    worker = lab.worker()
+    until(lambda: worker.attempts() == [attempt.spec.attempt_id])
+    lab.hub.away = True  # it can be told of nothing until the folder is gone
+    until(lambda: lab.folder().finish() is not None, 60)
+    shutil.rmtree(lab.folder().path)
+    lab.hub.away = False
+    assert lab.finished(attempt).failure is FailureClass.HOST_LOST
 
 
 @pytest.mark.parametrize(("left", "kind"), [(False, "gpus_returned"), (True, "gpus_not_free")])

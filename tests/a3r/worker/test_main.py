@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from a3r.core.errors import WorkspaceError
+from a3r.core.presence import Presence
 from a3r.testing.waiting import retry_until as until
 from a3r.worker.contact import Contact
 from a3r.worker.folder import Memo
@@ -125,6 +126,6 @@ def test_an_attempt_whose_end_cannot_be_written_yet_is_ended_when_it_can(lab):
             """Nothing is open."""
 
     runner = Runner()
-    worker._run(Job(runner, None, 1, Contact("sending")))
+    worker._run(Job(runner, None, 1, Contact("sending"), Presence(lab.home, same_file=False)))
     assert runner.memo.phase == "stopping"
     assert runner.ticks == 13
