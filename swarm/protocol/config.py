@@ -40,7 +40,7 @@ class SamplingConfig(Section):
 
     max_response_tokens: int = Field(default=256, ge=1)
     """Tokens of one answer at most; a larger ``max_tokens`` of the caller is cut to this and the applied value recorded."""
-    default_temperature: float = Field(default=1.0, ge=0.0)
+    default_temperature: float = Field(default=1.0, ge=0.0, le=2.0)
     """Used when the caller sends none; must not be 0 when ``train.greedy`` replaces by it."""
     train: TrainSampling = Field(default_factory=lambda: TrainSampling())
     volatile: tuple[str, ...] = ()

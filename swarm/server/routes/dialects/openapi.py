@@ -11,12 +11,13 @@ _OBJECT: dict[str, Any] = {"type": "object"}
 _OBJECTS: dict[str, Any] = {"type": "array", "items": _OBJECT}
 _TEXTS: dict[str, Any] = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 1}
+_TEMPERATURE: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": 2}
 _SHARE: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": 1}
 _FLAG: dict[str, Any] = {"type": "boolean"}
 _PENALTY: dict[str, Any] = {"type": "number", "minimum": -2, "maximum": 2}
 
 _SAMPLING: dict[str, Any] = {
-    "temperature": {"type": "number", "minimum": 0},
+    "temperature": _TEMPERATURE,
     "top_p": _SHARE,
     "top_k": {"type": "integer", "minimum": -1},
     "min_p": _SHARE,
@@ -49,7 +50,7 @@ _RESPONSES = {
     "tools": _OBJECTS,
     "previous_response_id": _TEXT,
     "max_output_tokens": _COUNT,
-    "temperature": {"type": "number", "minimum": 0},
+    "temperature": _TEMPERATURE,
     "top_p": _SHARE,
     "store": _FLAG,
     "stream": _FLAG,

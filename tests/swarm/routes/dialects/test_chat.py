@@ -68,7 +68,7 @@ def test_a_named_tool_must_be_declared() -> None:
 @pytest.mark.parametrize(
     ("keys", "named"),
     [
-        ({"n": 0}, "n"), ({"n": True}, "n"), ({"top_p": 1.5}, "top_p"), ({"temperature": -1}, "temperature"),
+        ({"n": 0}, "n"), ({"n": True}, "n"), ({"top_p": 1.5}, "top_p"), ({"temperature": -1}, "temperature"), ({"temperature": 2.1}, "temperature"),
         ({"logit_bias": {"x": 1}}, "logit_bias.x"), ({"stop": [""]}, "stop"), ({"max_tokens": 0}, "max_tokens"),
         ({"repetition_penalty": 0}, "repetition_penalty"), ({"functions": [{"name": "f"}]}, "functions"),
         ({"response_format": {"type": "xml"}}, "response_format.type"), ({"top_logprobs": 3}, "top_logprobs"),

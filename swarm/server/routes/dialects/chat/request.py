@@ -14,6 +14,7 @@ from swarm.server.routes.dialects.common.fields import Fields, unsupported, wron
 from swarm.server.routes.dialects.common.sampling import (
     MAX_CHOICES,
     MAX_STOPS,
+    MAX_TEMPERATURE,
     least,
     read_sampling,
 )
@@ -74,7 +75,7 @@ def read_chat_body(body: dict[str, Any]) -> ChatBody:
         tools=tools,
         tool_choice=_tool_choice(fields, tools),
         max_tokens=fields.integer("max_tokens", low=1),
-        temperature=fields.number("temperature", low=0),
+        temperature=fields.number("temperature", low=0, high=MAX_TEMPERATURE),
         requested={key: value for key, value in body.items() if key not in NOT_SAMPLING},
         sampling=read_sampling(fields),
     )

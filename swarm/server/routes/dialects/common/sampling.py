@@ -9,6 +9,8 @@ from swarm.server.routes.dialects.common.fields import Fields, unsupported, wron
 from swarm.server.service.calls import Grammar, Sampling
 
 MAX_STOPS = 16
+MAX_TEMPERATURE = 2
+"""OpenAI's range, and all that vLLM takes."""
 MAX_ID = (1 << 31) - 1
 """Of a token; no vocabulary comes near."""
 MAX_CHOICES = 128

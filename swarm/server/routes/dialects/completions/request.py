@@ -9,7 +9,12 @@ import msgspec
 
 from swarm.protocol.errors import RequestError
 from swarm.server.routes.dialects.common.fields import Fields, unsupported, wrong
-from swarm.server.routes.dialects.common.sampling import MAX_CHOICES, MAX_STOPS, read_sampling
+from swarm.server.routes.dialects.common.sampling import (
+    MAX_CHOICES,
+    MAX_STOPS,
+    MAX_TEMPERATURE,
+    read_sampling,
+)
 from swarm.server.service.calls import ChatCall
 
 MAX_LOGPROBS = 20
@@ -62,7 +67,7 @@ def read_completions_body(body: dict[str, Any]) -> CompletionsBody:
     call = ChatCall(
         messages=[],
         max_tokens=fields.integer("max_tokens", low=1) or DEFAULT_MAX_TOKENS,
-        temperature=fields.number("temperature", low=0),
+        temperature=fields.number("temperature", low=0, high=MAX_TEMPERATURE),
         stop=fields.strings("stop", most=MAX_STOPS),
         logprobs=top is not None,
         top_logprobs=top or 0,

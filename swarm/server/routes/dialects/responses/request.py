@@ -10,7 +10,7 @@ from typing import Any
 
 from swarm.protocol.errors import RequestError
 from swarm.server.routes.dialects.common.fields import Fields, unsupported, wrong
-from swarm.server.routes.dialects.common.sampling import read_format
+from swarm.server.routes.dialects.common.sampling import MAX_TEMPERATURE, read_format
 from swarm.server.routes.dialects.responses.items import read_items
 from swarm.server.routes.dialects.responses.tools import ToolSet, read_choice, read_tools
 from swarm.server.service.calls import ChatCall, Sampling
@@ -66,7 +66,7 @@ def read_responses_body(body: dict[str, Any], history: list[Any]) -> ResponsesBo
         tools=tools.tools,
         tool_choice=read_choice(fields, tools),
         max_tokens=fields.integer("max_output_tokens", low=1),
-        temperature=fields.number("temperature", low=0),
+        temperature=fields.number("temperature", low=0, high=MAX_TEMPERATURE),
         logprobs=bool(top) or LOGPROBS in fields.items("include"),
         top_logprobs=top,
         sampling=Sampling(top_p=fields.number("top_p", low=0, high=1), grammar=_grammar(fields)),
