@@ -62,7 +62,10 @@ class Rollout:
         self._balance = Balance(len(servers))
         self._open: dict[str, int] = {}
         """Request -> replica; changed in the loop's thread only."""
+        self._sampling: set[str] = set()
+        """Requests without an end yet; changed in the loop's thread only."""
         self._aborted: set[str] = set()
+        """Those of them that nobody wants any more."""
         self._waiting: set[str] = set()
         """Requests that the child has not seen the end of; changed by the child's thread only."""
         self._chunks: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
@@ -162,6 +165,7 @@ class Rollout:
     async def _sample(self, request: GenerateRequest) -> None:
         name, told = request.request_id, list[int]()
         finished = False
+        self._sampling.add(name)
         for _ in range(SENDS):
             replica = await self._home(request)
             if replica is None:
@@ -174,6 +178,7 @@ class Rollout:
                 self.lost = self.lost or f"{SENDS} rollout replicas died in a row under one request"
         if not finished:
             self._chunks.put(Chunk(name, [], [], "abort"))
+        self._sampling.discard(name)
         self._aborted.discard(name)
 
     async def _home(self, request: GenerateRequest) -> int | None:
@@ -231,7 +236,7 @@ class Rollout:
         return self._request(request, lark=lark, vocabulary=self._grammars.vocab_size)
 
     async def _abort(self, name: str) -> None:
-        if name in self._aborted:
+        if name in self._aborted or name not in self._sampling:
             return
         self._aborted.add(name)
         server = self._servers.get(self._open.get(name, -1))
