@@ -65,6 +65,8 @@ class GenerateRequest(msgspec.Struct, tag="generate"):
     top_logprobs: int = 0
     stream: bool = False
     """True: a Chunk per token; False: one Chunk with everything."""
+    images: list[bytes] = []
+    """Encoded pictures (PNG, JPEG, WebP, GIF), one for each image token of ``prompt_ids``, in order. The prompt holds one such token a picture; the engine puts in as many as its model wants."""
 
 
 class Chunk(msgspec.Struct, tag="chunk"):
@@ -130,6 +132,8 @@ class TrainRow(msgspec.Struct):
     """Whose calls these are; a row is of one agent."""
     reward: float = 0.0
     """What the agent got in the episode, for an engine that computes advantages of its own (``verl.adv_estimator``)."""
+    images: list[bytes] = []
+    """As ``GenerateRequest.images``, over ``ids``: spans and positions count one token a picture."""
 
 
 class TrainBatch(msgspec.Struct, tag="train"):
@@ -180,6 +184,8 @@ class EngineInfo(msgspec.Struct, tag="ready"):
     device: str
     parameters: int
     pid: int
+    image_tokens: int = 0
+    """Most tokens that one picture takes in the model's context; 0 = the engine reads text only."""
 
 
 class Engine(Protocol):
