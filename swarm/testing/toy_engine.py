@@ -31,6 +31,8 @@ Script = Callable[[GenerateRequest], str | None]
 """Text to answer with (tokenised, end token added); None = keyed random tokens."""
 STATE_FILE = "toy.json"
 KEPT_BATCHES = 256
+IMAGE_TOKENS = 4
+"""Of a picture, for a model whose config.json names an image token: the toy then "reads" pictures as it reads ids."""
 
 
 class ToyEngine:
@@ -79,6 +81,7 @@ class ToyEngine:
         self._kl_coef = 0.0
         self._vocab = 0
         self._eos = 0
+        self._image: int | None = None
         self._tokenizer: Tokenizer | None = None
         self._grammars: Grammars | None = None
 
@@ -92,6 +95,7 @@ class ToyEngine:
         folder = resolve_model(config.model.path)
         model = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self._vocab, self._eos = int(model["vocab_size"]), int(model["eos_token_id"])
+        self._image = model.get("image_token_id")
         self.max_model_len = config.model.max_model_len or int(model["max_position_embeddings"])
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._grammars = Grammars(folder, self._vocab, [self._eos])
@@ -103,7 +107,10 @@ class ToyEngine:
             self._fingerprint, self._version = state["fingerprint"], state["policy_version"]
         await asyncio.sleep(0)
         self._alive()
-        return EngineInfo(self._fingerprint, self.max_model_len, self._version, "toy", 1, 0)
+        image_tokens = 0 if self._image is None else IMAGE_TOKENS
+        return EngineInfo(
+            self._fingerprint, self.max_model_len, self._version, "toy", 1, 0, image_tokens
+        )
 
     async def generate(
         self, request: GenerateRequest, *, on_late: Callable[[Chunk | None], None] | None = None
@@ -153,6 +160,8 @@ class ToyEngine:
     async def train(self, batch: TrainBatch) -> TrainResult:
         """Fold the rows into the weights' hash; no rows move nothing."""
         self._alive()
+        for row in batch.rows:
+            self._check_pictures(row.ids, row.images)
         if self.generating and not (batch.overlapped and self._apart):
             raise AssertionError(f"train was called while {self.generating} generations run")
         await asyncio.sleep(0)
@@ -245,7 +254,13 @@ class ToyEngine:
             del self._running[request_id]
             self._aborted.discard(request_id)
 
+    def _check_pictures(self, ids: list[int], images: list[bytes]) -> None:
+        wanted = 0 if self._image is None else ids.count(self._image)
+        if wanted != len(images):
+            raise AssertionError(f"{len(images)} pictures came for {wanted} image tokens")
+
     def _sample(self, request: GenerateRequest) -> Chunk:
+        self._check_pictures(request.prompt_ids, request.images)
         text = self.script(request) if self.script is not None else None
         if text is not None and self._tokenizer is not None:
             ids = [*self._tokenizer.encode(text, add_special_tokens=False).ids, self._eos]
@@ -267,7 +282,7 @@ class ToyEngine:
         """Keyed random tokens that the constraint allows, ended as soon as it may end."""
         assert self._grammars is not None
         matcher = self._grammars.matcher(request.params.grammar)
-        draw = random.Random(f"{request.noise_key}|{self._fingerprint}|{request.prompt_ids}")  # noqa: S311 - a toy
+        draw = random.Random(f"{request.noise_key}|{self._fingerprint}|{_read(request)}")  # noqa: S311 - a toy
         ids: list[int] = []
         while len(ids) < request.max_tokens and self._eos not in ids:
             bits = matcher.allowed()
@@ -278,7 +293,7 @@ class ToyEngine:
 
     def _random_ids(self, request: GenerateRequest) -> list[int]:
         key = "greedy" if request.temperature == 0 else request.noise_key
-        digest = hashlib.sha256(f"{key}|{self._fingerprint}|{request.prompt_ids}".encode()).digest()
+        digest = hashlib.sha256(f"{key}|{self._fingerprint}|{_read(request)}".encode()).digest()
         length = 1 + digest[0] % 5
         words = range(20, self._vocab)  # above the special tokens
         ids = [
@@ -318,6 +333,12 @@ async def _first(*events: asyncio.Event) -> None:
             task.cancel()
 
 
+def _read(request: GenerateRequest) -> str:
+    """What an answer depends on besides the weights."""
+    seen = [hashlib.sha256(image).hexdigest() for image in request.images]
+    return f"{request.prompt_ids}{seen or ''}"
+
+
 def _only(whole: Chunk, i: int) -> Chunk:
     """Token ``i`` of an answer as a chunk of its own; past its end, once more the last."""
     last = len(whole.token_ids) - 1
@@ -344,6 +365,7 @@ def _what_counts(row: TrainRow) -> str:
         row.weight,
         row.advantages,
         row.weights,
+        *row.images,
     )
     return msgspec.json.encode(parts).decode()
 

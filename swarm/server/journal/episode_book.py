@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from swarm.protocol.errors import NotFoundError, StateError
 from swarm.protocol.records import CallRecord
 from swarm.protocol.states import EpisodeState
-from swarm.server.journal.book import Book
 from swarm.server.journal.codec import (
     EPISODE_COLUMNS,
     episode_record,
@@ -18,6 +17,7 @@ from swarm.server.journal.codec import (
     pack_details,
 )
 from swarm.server.journal.database import Database
+from swarm.server.journal.picture_book import PictureBook
 from swarm.server.journal.records import EpisodeDetails, EpisodeRecord
 
 _PLACES = ", ".join("?" * (EPISODE_COLUMNS.count(",") + 1))
@@ -55,7 +55,7 @@ class _End(NamedTuple):
     ended_at: float
 
 
-class EpisodeBook(Book):
+class EpisodeBook(PictureBook):
     """Tables ``episodes`` and ``calls``."""
 
     def __init__(self, database: Database) -> None:
@@ -77,16 +77,17 @@ class EpisodeBook(Book):
         ended_at: float,
         details: EpisodeDetails | None = None,
         prepared: bool = False,
+        pictures: Mapping[str, bytes] | None = None,
     ) -> None:
         """Record that an open episode finished, with its calls, before the finish is acknowledged.
 
-        ``prepared``: its calls are there since ``record_prepared``.
+        ``prepared``: its calls are there since ``record_prepared``. ``pictures``: those that its calls name, by digest.
 
         Raises:
             StateError: the journal has no open episode of that id.
         """
         finished = _End(EpisodeState.FINISHED, reward, metrics, "", "", ended_at)
-        self._end(episode_id, finished, calls, details, prepared=prepared)
+        self._end(episode_id, finished, calls, details, pictures, prepared=prepared)
 
     def record_end(
         self,
@@ -99,6 +100,7 @@ class EpisodeBook(Book):
         details: EpisodeDetails | None = None,
         dropped: str = "",
         prepared: bool = False,
+        pictures: Mapping[str, bytes] | None = None,
     ) -> None:
         """Record that an open episode was aborted or expired; ``dropped`` is the FateReason of what it sampled.
 
@@ -106,12 +108,16 @@ class EpisodeBook(Book):
             StateError: the journal has no open episode of that id.
         """
         lost = _End(state, None, {}, reason, dropped, ended_at)
-        self._end(episode_id, lost, calls, details, prepared=prepared)
+        self._end(episode_id, lost, calls, details, pictures, prepared=prepared)
 
     def record_prepared(
-        self, episode_id: str, details: EpisodeDetails, calls: Sequence[CallRecord]
+        self,
+        episode_id: str,
+        details: EpisodeDetails,
+        calls: Sequence[CallRecord],
+        pictures: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Record a prepared finish of an open episode with its calls, before it is promised.
+        """Record a prepared finish of an open episode with its calls (and the pictures that they name), before it is promised.
 
         Raises:
             StateError: the journal has no open episode of that id, or it is prepared already.
@@ -123,6 +129,8 @@ class EpisodeBook(Book):
                 raise _not_open(episode_id)
             if calls:
                 self._db.execute(_CALLS, (self._ends, pack_calls(calls)))
+            if pictures:
+                self._keep_pictures(self._ends, pictures)
 
     def record_details(self, episode_id: str, details: EpisodeDetails) -> None:
         """Record what changed about an open episode (an agent's key, a prepared finish), before it is acknowledged.
@@ -140,6 +148,7 @@ class EpisodeBook(Book):
         end: _End,
         calls: Sequence[CallRecord],
         details: EpisodeDetails | None,
+        pictures: Mapping[str, bytes] | None,
         *,
         prepared: bool,
     ) -> None:
@@ -159,10 +168,13 @@ class EpisodeBook(Book):
         with self._db.transaction():
             if prepared:
                 self._db.execute(_MOVE_CALLS, (self._ends, episode_id))
+                self._move_pictures(self._ends, episode_id)
             if self._db.execute(_END, values) != 1:
                 raise _not_open(episode_id)
             if calls and not prepared:
                 self._db.execute(_CALLS, (self._ends, pack_calls(calls)))
+                if pictures:
+                    self._keep_pictures(self._ends, pictures)
 
     def record_eval(self, episode: EpisodeRecord) -> None:
         """Record a whole evaluation episode with its calls and version, granted before or not; sets its ``call_count``. Safe to call twice."""

@@ -107,7 +107,21 @@ CREATE TABLE task_queues (
 ) STRICT;
 """
 
-MIGRATIONS = (_V1, _V2)
+# A picture lies here once, whoever sent it; ``call_pictures`` says which calls name it, and with them it goes.
+_V3 = """
+CREATE TABLE pictures (
+    sha256 BLOB PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT;
+CREATE TABLE call_pictures (
+    ended_order INTEGER NOT NULL,
+    sha256 BLOB NOT NULL REFERENCES pictures(sha256),
+    PRIMARY KEY (ended_order, sha256)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX call_pictures_by_sha256 ON call_pictures (sha256);
+"""
+
+MIGRATIONS = (_V1, _V2, _V3)
 VERSION = len(MIGRATIONS)
 
 

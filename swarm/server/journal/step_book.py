@@ -9,6 +9,7 @@ from swarm.protocol.messages import CheckpointInfo
 from swarm.protocol.records import StepMetrics
 from swarm.server.journal.codec import pack, unpack_batch, unpack_verdicts
 from swarm.server.journal.episode_book import FORGET_CALLS, EpisodeBook
+from swarm.server.journal.picture_book import without_pictures
 from swarm.server.journal.records import CallVerdict, CommittedBatch, GroupStats
 from swarm.server.ports import TrainBatch
 
@@ -38,7 +39,7 @@ class StepBook(EpisodeBook):
         """
         run, step = self._need_run(), batch.step
         committed = CommittedBatch(
-            batch=batch,
+            batch=without_pictures(batch),
             episode_ids=list(episode_ids),
             groups=list(groups),
             groups_tried=groups_tried,
@@ -91,7 +92,10 @@ class StepBook(EpisodeBook):
             "SELECT step, body FROM batches WHERE run = ? AND step > ? ORDER BY step",
             (self._run, step),
         )
-        return [self._decode(unpack_batch, body, f"batch {number}") for number, body in found]
+        return [
+            self._with_pictures(self._decode(unpack_batch, body, f"batch {number}"))
+            for number, body in found
+        ]
 
     def commit_step(self, metrics: StepMetrics) -> None:
         """Record that a step is complete. Safe to call twice: the same step is overwritten (a replayed step is the same)."""
@@ -127,7 +131,8 @@ class StepBook(EpisodeBook):
     def prune(self, keep: int) -> list[CheckpointInfo]:
         """Forget all but the newest ``keep`` checkpoints, and what the oldest of those makes unnecessary for resuming.
 
-        Deleted: batches up to that checkpoint, and the calls of train episodes that ended in a step before it. Kept
+        Deleted: batches up to that checkpoint, and the calls of train episodes that ended in a step before it, with the
+        pictures that no other call names. Kept
         always: episodes themselves, eval records with their calls, metrics, events. Does nothing without a checkpoint.
         Returns the forgotten checkpoints; the caller deletes their folders.
         """
@@ -149,4 +154,5 @@ class StepBook(EpisodeBook):
                 "OR (step < ? AND (dropped != '' OR state IN ('aborted', 'expired')))))",
                 (run, oldest, oldest),
             )
+            self._forget_pictures()
         return known[: len(known) - len(retained)]

@@ -6,9 +6,9 @@ Pure: reads episodes, returns a plan. Advantages come from each group once per e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from swarm.protocol.config import TrainConfig
 from swarm.protocol.records import CallRecord
@@ -20,6 +20,16 @@ from swarm.server.service.replays import replays_of
 from swarm.server.service.returns import Graded, agent_returns, fates_in_group, reward_of
 from swarm.server.tracking.account import TRAINED, Fate, masked
 from swarm.server.tracking.merge import MergedRow, TokenBytes, build_rows
+
+
+class Pictures(NamedTuple):
+    """What is needed of pictures to make rows."""
+
+    token: int
+    """Stands for a picture in ids."""
+    read: Callable[[Iterable[str]], Mapping[str, bytes]]
+    """Digest -> encoded picture, of all that are asked for."""
+
 
 NO_CHOICE = TokenChoices(call_index=-1)
 T = TypeVar("T")
@@ -62,6 +72,11 @@ class StepPlan:
 class _Draft:
     config: TrainConfig
     token_bytes: TokenBytes | None
+    image_token: int | None
+    pictured: list[tuple[TrainRow, list[str]]] = field(
+        default_factory=list[tuple[TrainRow, list[str]]]
+    )
+    """Rows with pictures, and the digests of these."""
     rows: list[TrainRow] = field(default_factory=list[TrainRow])
     groups: list[GroupStats] = field(default_factory=list[GroupStats])
     fates: dict[str, list[Fate]] = field(default_factory=dict[str, list[Fate]])
@@ -73,11 +88,19 @@ def plan_step(
     config: TrainConfig,
     groups: Sequence[tuple[str, Sequence[Member]]],
     token_bytes: TokenBytes | None = None,
+    pictures: Pictures | None = None,
 ) -> StepPlan:
-    """Plan a step from its groups, each ``(group_id, members)``. No groups, or none that can train: no rows."""
-    draft = _Draft(config, token_bytes)
+    """Plan a step from its groups, each ``(group_id, members)``. No groups, or none that can train: no rows.
+
+    ``pictures`` None: the model reads text only.
+    """
+    draft = _Draft(config, token_bytes, None if pictures is None else pictures.token)
     for group_id, members in groups:
         _plan_group(draft, group_id, members)
+    if pictures is not None and draft.pictured:
+        data = pictures.read({name for _, names in draft.pictured for name in names})
+        for row, names in draft.pictured:
+            row.images = [data[name] for name in names]
     draft.rows.sort(key=lambda row: row.key)
     _weigh(draft.rows, config)
     consumed = _consumed(config, groups, draft)
@@ -142,11 +165,19 @@ def _plan_member(draft: _Draft, member: Member, advantage: Mapping[str, float]) 
     if TRAINED not in fates:
         return
     config = draft.config
-    merged = build_rows(calls, config.match, token_bytes=draft.token_bytes, fates=fates)
+    merged = build_rows(
+        calls,
+        config.match,
+        token_bytes=draft.token_bytes,
+        fates=fates,
+        image_token=draft.image_token,
+    )
     for i, row in enumerate(merged.rows):
         made = _row(member, i, row, advantage, choices)
         if config.asynchronous.enabled:
             made.versions = _gather(row, [_versions(call) for call in calls])
+        if row.pictures:
+            draft.pictured.append((made, row.pictures))
         draft.rows.append(made)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from swarm.server.pictures.intake import Intake, Picture
+
 
 class Grammar(msgspec.Struct):
     """A constraint on the text of an answer, as the grammar library takes it."""
@@ -80,6 +82,13 @@ class ChatCall(msgspec.Struct):
     """Digest of the request; with ``retry_count`` > 0 an equal earlier call of the episode is replayed, never sampled again."""
     retry_count: int = 0
     """``x-stainless-retry-count``; 0 = a first attempt."""
+    pictures: dict[str, Picture] = {}
+    """By digest, those that parts of ``messages`` name (``swarm.server.pictures.parts``)."""
+
+    def take_in(self, pictures: Intake) -> None:
+        """Hold the pictures of the request."""
+        self.pictures = pictures.found
+        self.unknown = self.unknown + pictures.unknown
 
 
 class ChatReply(msgspec.Struct):

@@ -12,7 +12,7 @@ from swarm.protocol.episodes import FinishReply, FinishRequest, PrepareReply
 from swarm.protocol.errors import StateError
 from swarm.server.service.core import Core
 from swarm.server.service.endings import Endings
-from swarm.server.service.episodes import Episode
+from swarm.server.service.episodes import Episode, bytes_of
 from swarm.server.service.finish_check import check_finish
 from swarm.triggers import Point, hit
 
@@ -82,8 +82,10 @@ class Commits:
             prepared_metrics=dict(request.metrics),
         )
         hit(Point.PREPARE_BEFORE_JOURNAL)
-        core.journal.record_prepared(episode.episode_id, details, episode.calls)
+        pictures = bytes_of(episode)
+        core.journal.record_prepared(episode.episode_id, details, episode.calls, pictures)
         hit(Point.PREPARE_AFTER_JOURNAL)
+        episode.tree.pictures = {}
         episode.details = details
         episode.reserve_s = 0.0
         promise(episode, core.clock.monotonic())

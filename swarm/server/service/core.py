@@ -118,6 +118,13 @@ class Core:
         return self.configured
 
     @property
+    def image_tokens(self) -> int:
+        """Most tokens that a picture takes in the context of the served model; 0 = it reads text only."""
+        if self.info is None or self.chat_tokenizer is None:
+            return 0
+        return self.info.image_tokens if self.chat_tokenizer.image_token is not None else 0
+
+    @property
     def tokenizer(self) -> ChatTokenizer:
         """The tokenizer of the configured model, loaded at boot."""
         if self.chat_tokenizer is None:

@@ -14,7 +14,7 @@ from swarm.protocol.episodes import AbortRequest, FinishReply, FinishRequest
 from swarm.protocol.errors import JournalFailed
 from swarm.protocol.states import EpisodeKind, EpisodeState, FateReason
 from swarm.server.service.core import GROUP_DROPPED, SEAT_FORGONE, Core
-from swarm.server.service.episodes import Episode
+from swarm.server.service.episodes import Episode, bytes_of
 from swarm.server.service.finish_check import check_finish, choices_of, masked_calls
 from swarm.server.service.groups import Group
 from swarm.server.service.guarding.judge import judge_episode, with_rewards_zeroed
@@ -333,6 +333,7 @@ class Endings:
                 ended_at=ended_at,
                 details=details,
                 prepared=prepared,
+                pictures=bytes_of(episode),
             )
         else:
             core.journal.record_end(
@@ -344,9 +345,11 @@ class Endings:
                 details=details,
                 dropped=fate.value if episode.kind is EpisodeKind.TRAIN else "",
                 prepared=prepared,
+                pictures=bytes_of(episode),
             )
         hit(Point.FINISH_AFTER_JOURNAL if finished else Point.LOSS_AFTER_JOURNAL)
         episode.details = details
+        episode.tree.pictures = {}  # the journal has them
         self._close(episode, state, reason)
 
     def _close(self, episode: Episode, state: EpisodeState, reason: str) -> None:

@@ -177,6 +177,11 @@ class Episode:
         return record.trace()
 
 
+def bytes_of(episode: Episode) -> dict[str, bytes]:
+    """Return the pictures that its calls hold and the journal does not have yet, by digest."""
+    return {digest: picture.data for digest, picture in episode.tree.pictures.items()}
+
+
 class EpisodeBook:
     """Episodes by id. Ended ones are kept for a step; of those that never train, which no step ends, the last ``keep``.
 

@@ -108,7 +108,7 @@ class Inference:
 
     def count_tokens(self, episode: Episode, call: ChatCall) -> int:
         """Return how many tokens the call's prompt has, captured history included; nothing is remembered of the question."""
-        return len(self._preparing.prompt_ids(episode, call))
+        return self._preparing.prompt_tokens(episode, call)
 
     def response_id(self, episode: Episode) -> str:
         """Return the name that the next answer of the episode will have."""
@@ -221,7 +221,7 @@ class Inference:
 
     def _placed(self, delta: ChatDelta, job: Job, sampled: Sampled, since: int) -> ChatDelta:
         """Say of a delta whose it is, and which tokens came with it."""
-        delta.index, delta.prompt_tokens = job.index, len(job.request.prompt_ids)
+        delta.index, delta.prompt_tokens = job.index, job.prompt_tokens
         delta.response_id, delta.prompt_text = job.response_id, job.prompt_text
         delta.token_ids = sampled.ids[since:]
         delta.logprobs = sampled.logprobs[since:]

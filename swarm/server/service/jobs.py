@@ -38,8 +38,15 @@ class Job(msgspec.Struct, eq=False):
     response_id: str = ""
     """Name of the answer that this is a choice of: the request id of its first choice."""
     committed: bool = False
+    picture_tokens: int = 0
+    """What the pictures of the prompt take in the model's context at most, beyond the one token of each in ``prompt_ids``."""
     booked: bool = False
     """What was sampled is in the tree or in the step's account; it must not get there twice."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """How much of the model's context the prompt takes, at most where it has pictures."""
+        return len(self.request.prompt_ids) + self.picture_tokens
 
     @property
     def prompt_text(self) -> str:
@@ -102,6 +109,12 @@ class Capture:
             "raw_request": call.raw_request,
             "choice": job.index,
         }
+        image_token = self._core.tokenizer.image_token
+        if image_token is not None:
+            job.episode.tree.pictures |= call.pictures
+            if image_token in sampled.ids:
+                end = sampled.ids.index(image_token)
+                more["token_mask"] = [i < end for i in range(len(sampled.ids))]
         record = job.episode.tree.commit(
             job.prepared,
             sampled_ids=sampled.ids,
@@ -124,7 +137,7 @@ class Capture:
         return ChatReply(
             message=message,
             finish_reason=finish,
-            prompt_tokens=len(job.request.prompt_ids),
+            prompt_tokens=job.prompt_tokens,
             completion_tokens=len(sampled.ids),
             prompt_ids=job.request.prompt_ids,
             token_ids=sampled.ids,

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from swarm.protocol.errors import ContextLengthExceeded, RequestError, UnsupportedParameter
+from swarm.server.pictures.parts import digests, text_in
 from swarm.server.ports import GenerateRequest
 from swarm.server.service.calls import ChatCall
 from swarm.server.service.choices import ChoiceText
@@ -23,6 +24,8 @@ from swarm.triggers import Point, hit
 
 LONG_TEXT = 1 << 16
 """Characters of a conversation above which its size is counted, as far as it can fit, before it is rendered."""
+MOST_PICTURE_BYTES = 256 * 1024 * 1024
+"""Of the pictures that one episode keeps until it ends, each counted once."""
 TAIL_TOKENS = 16
 """Of a prompt, looked at for a mark that opens the thinking."""
 
@@ -47,6 +50,8 @@ class Preparing:
         check_open(episode)
         episode.confirm(core.clock.monotonic())
         self._check_calls(episode, call)
+        if call.pictures:
+            _check_pictures(episode, call)
         try:
             self._check_size(call)
             self._leave_out_volatile(call)
@@ -67,10 +72,17 @@ class Preparing:
         hit(Point.CALL_BEGUN)
         return jobs
 
-    def prompt_ids(self, episode: Episode, call: ChatCall) -> list[int]:
-        """Return the ids that a call would be sampled from; the episode's tree does not remember the question."""
+    def prompt_tokens(self, episode: Episode, call: ChatCall) -> int:
+        """Return how much of the context a call's prompt takes; the episode's tree does not remember the question."""
         self._check_size(call)
         self._leave_out_volatile(call)
+        return len(self._prompt_ids(episode, call)) + self._picture_tokens(call)
+
+    def _picture_tokens(self, call: ChatCall) -> int:
+        """What its pictures take beyond one token each, at most."""
+        return len(digests(call.messages)) * (self._core.image_tokens - 1) if call.pictures else 0
+
+    def _prompt_ids(self, episode: Episode, call: ChatCall) -> list[int]:
         tree = episode.tree
         if call.prompt is not None:
             return tree.text_ids(call.prompt, call.agent)
@@ -118,6 +130,8 @@ class Preparing:
             return
         limit = core.info.max_model_len
         texts = [m["content"] for m in call.messages if isinstance(m.get("content"), str)]
+        if call.pictures:
+            texts += [text_in(c) for m in call.messages if type(c := m.get("content")) is list]
         texts += [call.prompt] if isinstance(call.prompt, str) else []
         ids = call.prompt if isinstance(call.prompt, list) else []
         if ids and not (min(ids) >= 0 and max(ids) < core.tokenizer.vocab_size):
@@ -126,7 +140,8 @@ class Preparing:
                 hint="Send ids of the served model's own tokenizer.",
                 parameter="prompt",
             )
-        count = len(call.messages) + len(ids)  # each message has a token at least
+        # Each message has a token at least.
+        count = len(call.messages) + len(ids) + self._picture_tokens(call)
         if sum(map(len, texts)) > LONG_TEXT:
             slack = limit + limit // 4
             for text in texts:
@@ -148,7 +163,9 @@ class Preparing:
         request = self._request(episode, call, prepared, applied, stream=stream)
         text = self._text(call, prepared)
         began = self._core.clock.monotonic()
-        return Job(episode, call, prepared, request, applied, text, began, index)
+        job = Job(episode, call, prepared, request, applied, text, began, index)
+        job.picture_tokens = self._picture_tokens(call)
+        return job
 
     def _prepared(self, episode: Episode, call: ChatCall) -> PreparedPrompt:
         if call.prompt is not None:
@@ -164,9 +181,10 @@ class Preparing:
     def _applied(self, episode: Episode, call: ChatCall, prepared: PreparedPrompt) -> Applied:
         core = self._core
         limit = core.info.max_model_len if core.info else 0
-        room = limit - len(prepared.prompt_ids)
+        length = len(prepared.prompt_ids) + self._picture_tokens(call)
+        room = limit - length
         if room < 1:
-            raise _too_long(len(prepared.prompt_ids), limit)
+            raise _too_long(length, limit)
         grammar = grammar_of(call, self._family)
         applied = apply_sampling(
             call,
@@ -196,14 +214,21 @@ class Preparing:
             prompt_ids=prepared.prompt_ids,
             max_tokens=applied.max_tokens,
             temperature=applied.temperature,
-            stop_token_ids=[*core.tokenizer.eos_ids, *call.sampling.stop_token_ids],
+            stop_token_ids=[*core.tokenizer.eos_ids, *self._stop_ids(call)],
             noise_key=place if call.seed is None else f"{place}/{call.seed}",
             affinity=episode.episode_id,
             stop=call.stop,
             params=applied.params,
             top_logprobs=call.top_logprobs if call.logprobs else 0,
             stream=stream,
+            images=[call.pictures[digest].data for digest in prepared.pictures],
         )
+
+    def _stop_ids(self, call: ChatCall) -> list[int]:
+        """Tokens that end an answer besides the model's own end: what the caller named, and one that would show no picture."""
+        image_token = self._core.tokenizer.image_token
+        named = call.sampling.stop_token_ids
+        return named if image_token is None else [*named, image_token]
 
     def _text(self, call: ChatCall, prepared: PreparedPrompt) -> ChoiceText:
         family = self._family
@@ -214,7 +239,7 @@ class Preparing:
             thinking=self._thinking(call, prepared),
             call_id=partial(call_name, family, prepared.path),
             most_calls=None if call.parallel_tool_calls else 1,
-            stop_ids=call.sampling.stop_token_ids,
+            stop_ids=self._stop_ids(call),
         )
 
     def _thinking(self, call: ChatCall, prepared: PreparedPrompt) -> ReasoningSplit | None:
@@ -238,6 +263,16 @@ class Preparing:
         if self._parser is None or name != self._parser_name:
             self._parser, self._parser_name = tool_parser(name), name
         return self._parser
+
+
+def _check_pictures(episode: Episode, call: ChatCall) -> None:
+    held = episode.tree.pictures | call.pictures
+    size = sum(len(picture.data) for picture in held.values())
+    if size > MOST_PICTURE_BYTES:
+        raise RequestError(
+            f"Episode {episode.episode_id!r} has {size} bytes of pictures; at most {MOST_PICTURE_BYTES} are kept.",
+            hint="Send smaller pictures, or end the episode.",
+        )
 
 
 def _too_long(tokens: int, limit: int, least: str = "") -> ContextLengthExceeded:

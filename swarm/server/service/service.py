@@ -232,6 +232,11 @@ class SwarmService:
         return core.trained_step, None if core.configured is None else core.version
 
     @property
+    def reads_pictures(self) -> bool:
+        """Whether calls may hold pictures: the engine and the model that it serves read them."""
+        return bool(self._core.image_tokens)
+
+    @property
     def model(self) -> str | None:
         """Path of the configured model."""
         configured = self._core.configured

@@ -18,7 +18,7 @@ from swarm.protocol.states import EngineState, EpisodeKind, FateReason
 from swarm.server.journal.records import CommittedBatch
 from swarm.server.ports import TrainBatch, TrainResult
 from swarm.server.service import policies
-from swarm.server.service.batch import Member, StepPlan, plan_step
+from swarm.server.service.batch import Member, Pictures, StepPlan, plan_step
 from swarm.server.service.checkpoints import Checkpoints
 from swarm.server.service.core import Core
 from swarm.server.service.endings import Endings
@@ -165,7 +165,7 @@ class Training:
         core = self._core
         bound = policies.bound_reached(core.pool)
         choice = policies.choose(core.pool)
-        plan = plan_step(core.config, choice.groups, core.tokenizer.token_bytes)
+        plan = plan_step(core.config, choice.groups, core.tokenizer.token_bytes, self._pictures)
         plan.consumed.groups_tried = len(core.pool.groups)
         batch = TrainBatch(
             step=core.step + 1,
@@ -204,6 +204,12 @@ class Training:
             bound_reached=bound,
         )
         return Commit(batch, plan, choice, left)
+
+    @property
+    def _pictures(self) -> Pictures | None:
+        """What rows need of pictures; None: the model reads text only."""
+        token = self._core.tokenizer.image_token
+        return None if token is None else Pictures(token, self._core.journal.pictures)
 
     def _left_out(self, choice: Choice) -> dict[Episode, FateReason]:
         """Return the finished episodes that no step will take, with why: all that this one does not take."""
@@ -351,7 +357,7 @@ class Training:
             (group.group_id, [core.journal.episode(i) for i in group.episode_ids])
             for group in pending.groups
         ]
-        plan = plan_step(core.config, groups, core.tokenizer.token_bytes)
+        plan = plan_step(core.config, groups, core.tokenizer.token_bytes, self._pictures)
         plan.consumed.groups_tried = pending.groups_tried
         if self._booked != (core.incarnation, pending.batch.step):
             for _, members in groups:

@@ -12,9 +12,12 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from swarm.protocol.errors import RequestError
 from swarm.protocol.records import CallRecord
-from swarm.protocol.states import FinishReason
 from swarm.server.call_records import call_record
+from swarm.server.pictures.intake import Picture
+from swarm.server.pictures.parts import digests
+from swarm.server.tracking.merge import goes_on
 from swarm.server.tracking.render import (
     MessageKey,
     Rendered,
@@ -73,6 +76,8 @@ class PreparedPrompt:
     """Control tokens that messages spelled, in what was rendered for this prompt."""
     begun: str = ""
     """Text of the assistant's that the answer continues; message and answer are one conversation step."""
+    pictures: list[str] = field(default_factory=list[str])
+    """Digest of the picture behind each image token of the prompt, in order."""
 
 
 class _Found(NamedTuple):
@@ -96,6 +101,8 @@ class EpisodeTree:
         self.calls: list[CallRecord] = []
         self.divergences = 0
         """Prepared prompts with ``diverged``."""
+        self.pictures: dict[str, Picture] = {}
+        """Of the calls, by digest; put in by whoever commits, and taken out once they are journaled."""
 
     def prepare(
         self,
@@ -198,6 +205,9 @@ class EpisodeTree:
         """Take a bare prompt: its text as it stands (no template), or ids as they are.
 
         A text that begins with an earlier prompt of the episode and the answer to it goes on from the captured ids.
+
+        Raises:
+            RequestError: it holds the model's image token.
         """
         if isinstance(prompt, str):
             text = prompt
@@ -205,6 +215,11 @@ class EpisodeTree:
         else:
             text = self._tokenizer.decode(prompt)
             parent, ids = None, list(prompt)
+        if self._tokenizer.image_token in ids:
+            raise RequestError(
+                "a bare prompt cannot hold the token that stands for a picture",
+                hint="send pictures in the messages of a chat",
+            )
         message = {"role": PROMPT_ROLE, "content": text}
         root = self._roots.setdefault((agent, BARE), _Node())
         node = root.child((PROMPT_ROLE, text, ()))
@@ -223,7 +238,7 @@ class EpisodeTree:
         """
         best, length, captured = None, 0, list[int]()
         for call in self.calls:
-            if call.agent != agent or not _is_bare_parent(call):
+            if call.agent != agent or not self._is_bare_parent(call):
                 continue
             ended = call.sampled_ids[-1] in self._tokenizer.eos_texts
             # All of what was sampled: an answer that was cut at a stop string goes on after it.
@@ -250,6 +265,9 @@ class EpisodeTree:
         if parent is not None:
             self._continued[parent] += 1
         digest = zlib.crc32(array("q", ids).tobytes())
+        pictures = digests(messages) if self._tokenizer.image_token is not None else []
+        if pictures:
+            digest = zlib.crc32("".join(pictures).encode(), digest)
         owner = f"{agent}~" if agent else ""
         return PreparedPrompt(
             messages=messages,
@@ -263,6 +281,7 @@ class EpisodeTree:
             agent=agent,
             guarded=guarded,
             begun=begun,
+            pictures=pictures,
         )
 
     def commit(
@@ -282,7 +301,7 @@ class EpisodeTree:
     ) -> CallRecord:
         """Record a call under the next index. Call once a prepared prompt.
 
-        ``more`` are further fields of the record. An answer without tokens and an aborted one never become parents: nothing can continue them exactly.
+        ``more`` are further fields of the record. Only an answer that ``goes_on`` becomes a parent.
 
         Raises:
             ValueError: not one log-probability a sampled token.
@@ -312,7 +331,7 @@ class EpisodeTree:
         self.calls.append(record)
         self._paths.append(prepared.index_path)
         self._continued.append(0)
-        if sampled_ids and finish_reason != FinishReason.ABORT:
+        if goes_on(record, self._tokenizer.image_token):
             said = normal_message(reply)
             said["content"] = prepared.begun + said["content"]
             key = message_key(said)
@@ -356,8 +375,7 @@ class EpisodeTree:
             captured = same or captured
         return min(captured, key=self._continued.__getitem__)
 
-
-def _is_bare_parent(call: CallRecord) -> bool:
-    """Whether a bare prompt may go on from the call: one of a bare prompt itself, whole and not empty."""
-    bare = len(call.messages) == 1 and call.messages[0]["role"] == PROMPT_ROLE
-    return bare and bool(call.sampled_ids) and call.finish_reason != FinishReason.ABORT
+    def _is_bare_parent(self, call: CallRecord) -> bool:
+        """Whether a bare prompt may go on from the call: one of a bare prompt itself, whole and not empty."""
+        bare = len(call.messages) == 1 and call.messages[0]["role"] == PROMPT_ROLE
+        return bare and goes_on(call, self._tokenizer.image_token)

@@ -20,8 +20,12 @@ SPOKEN = frozenset({"content", "reasoning_content"})
 class SpecialGuard:
     """Knows the special tokens of one tokenizer."""
 
-    def __init__(self, tokens: list[str]) -> None:
-        """``tokens`` are the texts of the control tokens (``special`` in tokenizer.json); shorter than two characters cannot be guarded."""
+    def __init__(self, tokens: list[str], picture: str = "") -> None:
+        """``tokens`` are the texts of the control tokens (``special`` in tokenizer.json); shorter than two characters cannot be guarded.
+
+        ``picture`` stands for a picture, and nobody spells one, the assistant neither. Empty: the model knows none.
+        """
+        self._picture = picture
         longest_first = sorted((t for t in tokens if len(t) > 1), key=len, reverse=True)
         self._pattern = (
             re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
@@ -52,12 +56,19 @@ class SpecialGuard:
         own = message.get("role") == "assistant"
         changed: dict[str, Any] = {}
         for key, value in message.items():
-            if key == "role" or (own and key in SPOKEN):
+            if key == "role":
                 continue
-            broken = self._value(value)
+            spoken = own and key in SPOKEN
+            broken = self._unpictured(value) if spoken else self._value(value)
             if broken is not value:
                 changed[key] = broken
         return {**message, **changed} if changed else message
+
+    def _unpictured(self, value: Any) -> Any:
+        """Break what spells a picture in something that the assistant said."""
+        if not self._picture or not isinstance(value, str) or self._picture not in value:
+            return value
+        return value.replace(self._picture, self._picture[0] + MARK + self._picture[1:])
 
     def _value(self, value: Any) -> Any:
         """Break every string of a JSON value; the same object when none holds a control token."""

@@ -3,6 +3,7 @@
 A call continues an earlier one when its prompt starts with that call's prompt and answer (the longest such). Rows are
 the root-to-leaf paths of the resulting forest; a node shared by several leaves is trained in the first row only and
 is plain context in the others. Aborted and empty answers are never parents, and an agent continues only its own calls.
+Equal ids over different pictures are different prompts.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from swarm.protocol.records import CallRecord
 from swarm.protocol.states import FinishReason
+from swarm.server.pictures.parts import digests
 from swarm.server.ports import Span
 from swarm.server.tracking.account import TRAINED, Fate, call_fate
 from swarm.server.tracking.render import MessageKey, message_key, normal_message
@@ -34,6 +36,8 @@ class MergedRow:
     """The call whose tokens each span trains; a call that trains with gaps (``token_mask``) has several spans."""
     starts: list[int] = field(default_factory=list[int])
     """Where in the sampled tokens of its call each span begins."""
+    pictures: list[str] = field(default_factory=list[str])
+    """Digest of the picture behind each image token of ``ids``, in order."""
 
 
 class Merged(NamedTuple):
@@ -53,6 +57,8 @@ class _Node:
     data: bytes
     """Prompt and answer as packed ids."""
     prompt_data: bytes
+    pictures: list[str]
+    """Of its prompt, in order."""
     parent: _Node | None = None
     cut: int = 0
     """Tokens of the own prompt that the parent's prompt and answer stand for."""
@@ -72,6 +78,7 @@ def build_rows(
     *,
     token_bytes: TokenBytes | None = None,
     fates: Sequence[Fate] | None = None,
+    image_token: int | None = None,
 ) -> Merged:
     """Merge the calls of one episode into rows and give every call its fate.
 
@@ -80,7 +87,7 @@ def build_rows(
     is new from the later prompt (timeline merging). This needs ``token_bytes`` to find where the new part begins; a
     prompt whose text does not extend the earlier text, or continues it inside a token, stays a row of its own.
 
-    Calls are taken in order of commitment. ``fates``: which calls train, one a call; None = as ``call_fate`` says. Returns no
+    ``image_token``: stands for a picture in prompts; where one was sampled, the row ends before it. Calls are taken in order of commitment. ``fates``: which calls train, one a call; None = as ``call_fate`` says. Returns no
     rows when nothing trains; calls that do not train are context only.
     """
     if fates is None:
@@ -89,20 +96,27 @@ def build_rows(
     linkable: list[_Node] = []
     for node in nodes:
         _link(node, linkable, match, token_bytes)
-        if node.call.sampled_ids and node.call.finish_reason != FinishReason.ABORT:
+        if goes_on(node.call, image_token):
             linkable.append(node)
     for node in reversed(nodes):
         node.wanted = node.inner or (node.fate == TRAINED and bool(node.call.sampled_ids))
         if node.wanted and node.parent is not None:
             node.parent.inner = True
-    rows = [_row(node) for node in nodes if node.wanted and not node.inner]
+    rows = [_row(node, image_token) for node in nodes if node.wanted and not node.inner]
     return Merged(rows, [node.fate for node in nodes])
+
+
+def goes_on(call: CallRecord, image_token: int | None) -> bool:
+    """Whether anything can continue a call: not an answer without tokens, an aborted one, or one with an image token, which shows no picture."""
+    whole = bool(call.sampled_ids) and call.finish_reason != FinishReason.ABORT
+    return whole and (image_token is None or image_token not in call.sampled_ids)
 
 
 def _node(call: CallRecord, fate: Fate) -> _Node:
     prompt = array("q", call.prompt_ids).tobytes()
     sampled = array("q", call.sampled_ids).tobytes()
-    return _Node(call=call, fate=fate, data=prompt + sampled, prompt_data=prompt)
+    pictures = digests(call.messages)
+    return _Node(call, fate, prompt + sampled, prompt, pictures)
 
 
 def _link(node: _Node, earlier: list[_Node], match: str, token_bytes: TokenBytes | None) -> None:
@@ -144,7 +158,10 @@ def _by_text(
 
 
 def _alike(node: _Node, other: _Node) -> bool:
-    """Whether one may continue the other at all: the same agent with the same tools."""
+    """Whether one may continue the other at all: the same agent with the same tools and pictures."""
+    seen = other.pictures
+    if seen and node.pictures[: len(seen)] != seen:
+        return False
     return other.call.agent == node.call.agent and other.call.tools == node.call.tools
 
 
@@ -183,22 +200,23 @@ def _cut(node: _Node, other: _Node, token_bytes: TokenBytes) -> int | None:
     return None
 
 
-def _row(leaf: _Node) -> MergedRow:
+def _row(leaf: _Node, image_token: int | None) -> MergedRow:
     """Write the path to ``leaf``; whatever on it trains and is not yet written trains here."""
     path: list[_Node] = []
     node: _Node | None = leaf
     while node is not None:
         path.append(node)
         node = node.parent
-    row = MergedRow(ids=[], spans=[], logprobs=[])
+    row = MergedRow(ids=[], spans=[], logprobs=[], pictures=leaf.pictures)
     for node in reversed(path):
         call = node.call
         row.ids += call.prompt_ids[node.cut :]
         start = len(row.ids)
-        row.ids += call.sampled_ids
+        length = _shown_length(call, image_token)
+        row.ids += call.sampled_ids[:length]
         if node.fate == TRAINED and not node.written:
             node.written = True
-            for first, end in _runs(call):
+            for first, end in _runs(call, length):
                 row.spans.append(Span(start + first, start + end, call.temperature))
                 row.logprobs += call.logprobs[first:end]
                 row.call_indices.append(call.index)
@@ -206,13 +224,19 @@ def _row(leaf: _Node) -> MergedRow:
     return row
 
 
-def _runs(call: CallRecord) -> list[tuple[int, int]]:
-    """Return the stretches [first, end) of a call's sampled tokens that train."""
+def _shown_length(call: CallRecord, image_token: int | None) -> int:
+    """How many of a call's sampled tokens a row holds: those before an image token, which would stand for no picture."""
+    sampled = call.sampled_ids
+    return sampled.index(image_token) if image_token in sampled else len(sampled)
+
+
+def _runs(call: CallRecord, length: int) -> list[tuple[int, int]]:
+    """Return the stretches [first, end) of a call's first ``length`` sampled tokens that train."""
     if not call.token_mask:
-        return [(0, len(call.sampled_ids))]
+        return [(0, length)] if length else []
     runs: list[tuple[int, int]] = []
     first: int | None = None
-    for i, kept in enumerate([*call.token_mask, False]):
+    for i, kept in enumerate([*call.token_mask[:length], False]):
         if kept and first is None:
             first = i
         elif not kept and first is not None:

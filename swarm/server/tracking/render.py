@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from swarm.protocol.errors import RequestError
+from swarm.server.pictures import parts
 from swarm.server.tracking.guard import MARK
 from swarm.server.tracking.tokenizer import ChatTokenizer
 from swarm.server.tracking.toolcalls.values import writable
@@ -20,8 +21,8 @@ SENTINEL = f"CAPTUREDREPLY{secrets.token_hex(8)}"
 OPEN_END = f"GOESONHERE{secrets.token_hex(8)}"
 """Stands where an answer that is continued goes on."""
 
-MessageKey = tuple[str, str, tuple[tuple[str, bytes], ...]]
-"""(role, content, calls as (name, arguments as sorted JSON))."""
+MessageKey = tuple[str, str | bytes, tuple[tuple[str, bytes], ...]]
+"""(role, content, calls as (name, arguments as sorted JSON)); a content with pictures counts as bytes: its texts and digests."""
 
 
 class Rendered(NamedTuple):
@@ -33,17 +34,19 @@ class Rendered(NamedTuple):
 
 
 def normal_message(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message as templates expect it: text content ("" for None), call arguments as objects, no developer role.
+    """Return a message as rendering takes it: text content ("" for None), call arguments as objects, no developer role.
+
+    A content with pictures is a list of parts (``swarm.server.pictures.parts``).
 
     Raises:
-        RequestError: no role, or content that is not text.
+        RequestError: no role, or content that is neither text nor such parts.
     """
     role = message.get("role")
     if not isinstance(role, str):
         raise RequestError(
             "a message has no role", hint="give every message a 'role' of type string"
         )
-    normal = {**message, "content": text_of(message.get("content"))}
+    normal = {**message, "content": _content_of(message.get("content"))}
     if role == "developer":
         normal["role"] = "system"
     if message.get("tool_calls"):
@@ -57,7 +60,7 @@ def text_of(content: object) -> str:
     """Return the text of a message's content: a string, None, or a list of text parts.
 
     Raises:
-        RequestError: a part that is not text; this server serves text models.
+        RequestError: a part that is not text.
     """
     if isinstance(content, str):
         return content
@@ -70,16 +73,25 @@ def text_of(content: object) -> str:
             return "".join(known)
     raise RequestError(
         "message content must be text or a list of text parts",
-        hint="leave out images, audio and files: the served model reads text only",
+        hint="leave out audio and files, and images where the served model reads text only",
     )
+
+
+def _content_of(content: object) -> str | list[dict[str, Any]]:
+    if type(content) is list and any(parts.is_picture(part) for part in content):
+        others = (part if parts.is_picture(part) else text_of([part]) for part in content)
+        return parts.content_of(others)
+    return text_of(content)
 
 
 def message_key(normal: dict[str, Any]) -> MessageKey:
     """Return the identity of a normal message: role, content, and calls by name and parsed arguments (call ids do not count)."""
-    calls = normal.get("tool_calls")
+    calls, content = normal.get("tool_calls"), normal["content"]
+    if type(content) is list:
+        content = parts.key_of(content)
     if not calls:
-        return (normal["role"], normal["content"], ())
-    return (normal["role"], normal["content"], tuple(_call_key(call) for call in calls))
+        return (normal["role"], content, ())
+    return (normal["role"], content, tuple(_call_key(call) for call in calls))
 
 
 def tools_key(tools: list[dict[str, Any]], template_kwargs: dict[str, Any]) -> bytes:
@@ -102,7 +114,7 @@ def render_ids(
     ``open_end``: the last message is the beginning of the answer, and nothing is written after its text.
 
     Raises:
-        RequestError: the template refuses the messages, or does not keep the end of that text.
+        RequestError: the template refuses the messages, does not keep the end of that text, or does not show every picture.
     """
     cache = tokenizer.renders
     key = cache.key(normals, tools, template_kwargs, open_end) if cache is not None else b""
@@ -116,6 +128,11 @@ def render_ids(
             hint="end the conversation with a user or tool message",
         )
     rendered = _encoded(tokenizer, [], text)
+    if not _shows_pictures(tokenizer, normals, rendered.ids):
+        raise RequestError(
+            f"the model's template does not show the {len(parts.digests(normals))} pictures of these messages, each once",
+            hint="send pictures in messages of the user; some templates show none elsewhere",
+        )
     if cache is not None:
         cache.put(key, rendered)
     return rendered
@@ -135,7 +152,8 @@ def render_onto(
 
     The answer is replaced by a sentinel in the template's input; what the template writes after the sentinel is
     encoded and appended. An end token that was sampled is not written twice; one that was not (a truncated answer) is
-    appended as an unsampled token. Returns None when the template does not keep the sentinel intact, exactly once.
+    appended as an unsampled token. Returns None when the template does not keep the sentinel intact, exactly once, or
+    not every picture.
     ``open_end`` as in ``render_ids``.
     """
     standin = {"role": "assistant", "content": SENTINEL}
@@ -146,14 +164,23 @@ def render_onto(
         return (
             None  # some templates check calls against their results; plain rendering may still work
         )
-    parts = text.split(SENTINEL) if text is not None else []
-    if len(parts) != 2:
+    pieces = text.split(SENTINEL) if text is not None else []
+    if len(pieces) != 2:
         return None
-    rest = parts[1]
+    rest = pieces[1]
     end_text = tokenizer.eos_texts.get(captured[-1])
     if end_text and rest.startswith(end_text):
         rest = rest[len(end_text) :]
-    return _encoded(tokenizer, captured, rest)
+    rendered = _encoded(tokenizer, captured, rest)
+    return rendered if _shows_pictures(tokenizer, normals, rendered.ids) else None
+
+
+def _shows_pictures(
+    tokenizer: ChatTokenizer, normals: list[dict[str, Any]], ids: list[int]
+) -> bool:
+    """Whether a prompt has one image token for each picture of its messages."""
+    token = tokenizer.image_token
+    return token is None or ids.count(token) == len(parts.digests(normals))
 
 
 def _text(

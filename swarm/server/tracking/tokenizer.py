@@ -13,8 +13,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from swarm.protocol.errors import ConfigError
+from swarm.protocol.errors import ConfigError, RequestError
 from swarm.server.constraints import Grammars
+from swarm.server.pictures.parts import for_template
 from swarm.server.tracking.byte_decoder import ByteDecoder
 from swarm.server.tracking.guard import MARK, SpecialGuard
 from swarm.server.tracking.reasoning import ThinkMarks
@@ -41,6 +42,7 @@ class ChatTokenizer:
         tool_parser: str,
         grammars: Grammars | None = None,
         vocab_size: int = 0,
+        image_token: int | None = None,
     ) -> None:
         """Use ``from_folder``; this takes the parts."""
         tokenizer.no_truncation()
@@ -67,7 +69,12 @@ class ChatTokenizer:
             token.content for token in added.values() if token.special and len(token.content) > 1
         )
         """How the model's control tokens read."""
-        self._guard = SpecialGuard(list(self.control_texts))
+        self.image_token = image_token
+        """Stands for one picture in a prompt; None: the model reads text only."""
+        image_text = "" if image_token is None else self._added.get(image_token, "")
+        controls = {*self.control_texts, *filter(None, [image_text])}
+        self._guard = SpecialGuard(sorted(controls), image_text)
+        self._always_parts = image_token is not None and not _shows_plain_text(template)
         spec = json.loads(tokenizer.to_str())
         self._split = _boundary_pattern(spec)
         self._bytes_of = _byte_reader(spec)
@@ -84,7 +91,7 @@ class ChatTokenizer:
             ConfigError: a file is missing or cannot be parsed; no chat template; no end-of-sequence id.
         """
         folder = Path(path)
-        config = _read_json(folder / "config.json", required=True)
+        config = _with_text_half(_read_json(folder / "config.json", required=True))
         settings = _read_json(folder / "tokenizer_config.json")
         generation = _read_json(folder / "generation_config.json")
         try:
@@ -103,7 +110,8 @@ class ChatTokenizer:
         parser = str(config.get("a3r_tool_parser", "hermes"))
         vocab_size = int(config.get("vocab_size") or tokenizer.get_vocab_size())
         grammars = Grammars(folder, vocab_size, eos_ids)
-        return cls(tokenizer, template, eos_ids, parser, grammars, vocab_size)
+        image_token = _image_token(tokenizer, config)
+        return cls(tokenizer, template, eos_ids, parser, grammars, vocab_size, image_token)
 
     def render(
         self,
@@ -118,8 +126,11 @@ class ChatTokenizer:
         Raises:
             RequestError: the template refuses these messages.
         """
+        guarded = self._guard.messages(messages)
+        if self.image_token is not None:
+            guarded = for_template(guarded, always_parts=self._always_parts)
         return self._template.render(
-            self._guard.messages(messages),
+            guarded,
             self._guard.tools(tools),
             template_kwargs,
             add_generation_prompt=add_generation_prompt,
@@ -256,6 +267,33 @@ def _read_json(path: Path, *, required: bool = False) -> dict[str, Any]:
         raise ConfigError(f"{str(path)!r} does not exist", hint=_HINT) from err
     except (OSError, ValueError) as err:
         raise ConfigError(f"{str(path)!r} cannot be read: {err}", hint=_HINT) from err
+
+
+def _with_text_half(config: dict[str, Any]) -> dict[str, Any]:
+    """A model that reads pictures says of its text half in ``text_config`` what others say at the top."""
+    half = config.get("text_config")
+    return {**config, **half} if isinstance(half, dict) else config
+
+
+def _image_token(tokenizer: Tokenizer, config: dict[str, Any]) -> int | None:
+    """The id that stands for a picture, as Hugging Face's configurations name it; None when there is none."""
+    for name in ("image_token_id", "image_token_index"):
+        token = config.get(name)
+        if isinstance(token, int) and token >= 0 and tokenizer.id_to_token(token) is not None:
+            return token
+    return None
+
+
+def _shows_plain_text(template: ChatTemplate) -> bool:
+    """Whether a template writes contents that are plain text: some of models with pictures read lists only, and drop others."""
+    said = "PLAINTEXT"
+    try:
+        text = template.render(
+            [{"role": "user", "content": said}], [], {}, add_generation_prompt=False
+        )
+    except RequestError:
+        return False
+    return said in text
 
 
 def _eos_ids(

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from swarm.protocol.records import CallRecord
+from swarm.server.pictures.parts import digests
 
 
 class EvalPrompts:
-    """First prompts that evaluation episodes showed, as hashes of their ids."""
+    """First prompts that evaluation episodes showed, as hashes of their ids and pictures."""
 
     def __init__(self) -> None:
         self._known: set[int] = set()
@@ -33,4 +34,4 @@ class EvalPrompts:
 
 
 def _key(call: CallRecord) -> int:
-    return hash(tuple(call.prompt_ids))
+    return hash((*call.prompt_ids, *digests(call.messages)))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from swarm.protocol.errors import RequestError, UnsupportedParameter
+from swarm.server.pictures.intake import Intake
+from swarm.server.pictures.parts import content_of
+from swarm.server.routes.dialects.common.fields import Fields
 
 ROLES = {
     "system": "system",
@@ -14,12 +17,15 @@ ROLES = {
     "tool": "tool",
 }
 """Role as sent -> role as rendered (templates know no ``developer``)."""
+PICTURED = frozenset({"user", "tool"})
+"""Roles whose messages may hold pictures."""
 
 
-def read_messages(value: Any) -> list[dict[str, Any]]:
+def read_messages(value: Any, pictures: Intake | None = None) -> list[dict[str, Any]]:
     """Return the messages with text parts joined, null fields removed and roles as templates know them.
 
-    ``RequestError`` names the first message that is wrong, ``UnsupportedParameter`` a content part that is not text.
+    ``pictures`` takes in those of the messages; None: the served model reads text only.
+    ``RequestError`` names the first message that is wrong, ``UnsupportedParameter`` a content part that is not served.
     """
     if not isinstance(value, list) or not value:
         raise RequestError(
@@ -27,7 +33,7 @@ def read_messages(value: Any) -> list[dict[str, Any]]:
             hint="Send at least one user message.",
             parameter="messages",
         )
-    return [_message(item, f"messages[{i}]") for i, item in enumerate(value)]
+    return [_message(item, f"messages[{i}]", pictures) for i, item in enumerate(value)]
 
 
 def read_tools(value: Any) -> list[dict[str, Any]]:
@@ -50,7 +56,7 @@ def read_tools(value: Any) -> list[dict[str, Any]]:
     return value
 
 
-def _message(item: Any, where: str) -> dict[str, Any]:
+def _message(item: Any, where: str, pictures: Intake | None) -> dict[str, Any]:
     if not isinstance(item, dict):
         raise RequestError(
             f"{where} is not an object.",
@@ -72,9 +78,10 @@ def _message(item: Any, where: str) -> dict[str, Any]:
     message = {key: field for key, field in item.items() if field is not None}
     message["role"] = ROLES[role]
     content = item.get("content")
-    message["content"] = (
-        content if isinstance(content, str) else _content(content, f"{where}.content")
-    )
+    if not isinstance(content, str):
+        seen = pictures if role in PICTURED else None
+        content = _content(content, f"{where}.content", seen)
+    message["content"] = content
     if isinstance(item.get("reasoning"), str):  # newer vLLM's word for it
         message.setdefault("reasoning_content", message.pop("reasoning"))
     if "tool_calls" in message:
@@ -84,24 +91,26 @@ def _message(item: Any, where: str) -> dict[str, Any]:
     return message
 
 
-def _content(value: Any, where: str) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
+def _content(value: Any, where: str, pictures: Intake | None) -> str | list[dict[str, Any]] | None:
+    if value is None:
+        return None
     if not isinstance(value, list):
         raise RequestError(
             f"{where} must be a string or a list of text parts.",
             hint="Send plain text.",
             parameter=where,
         )
-    return "".join(_text_part(part, f"{where}[{i}]") for i, part in enumerate(value))
+    return content_of(_part(part, f"{where}[{i}]", pictures) for i, part in enumerate(value))
 
 
-def _text_part(part: Any, where: str) -> str:
+def _part(part: Any, where: str, pictures: Intake | None) -> str | dict[str, Any]:
     kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "image_url" and pictures is not None:
+        return _picture(Fields(part, where), pictures)
     if kind != "text":
         raise UnsupportedParameter(
             f"{where} has type {kind!r}; this server reads text only.",
-            hint="Send parts of type 'text'.",
+            hint="Send parts of type 'text'; 'image_url' to a model that reads pictures, in messages of the user or of a tool.",
             parameter=where,
         )
     text = part.get("text")
@@ -110,6 +119,16 @@ def _text_part(part: Any, where: str) -> str:
             f"{where}.text is not a string.", hint="Send the text of the part.", parameter=where
         )
     return text
+
+
+def _picture(part: Fields, pictures: Intake) -> dict[str, Any]:
+    given = part.get("image_url")
+    if isinstance(given, str):
+        return pictures.url(given, part.path("image_url"))
+    fields = Fields(given, part.path("image_url"))
+    url = fields.get("url")
+    pictures.unknown += fields.unknown()
+    return pictures.url(url, fields.path("url"))
 
 
 def _tool_calls(value: Any, where: str) -> list[dict[str, Any]]:

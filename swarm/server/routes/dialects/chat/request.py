@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from swarm.protocol.errors import RequestError
+from swarm.server.pictures.intake import Intake
 from swarm.server.routes.dialects.chat.messages import read_messages, read_tools
 from swarm.server.routes.dialects.common.fields import Fields, unsupported, wrong
 from swarm.server.routes.dialects.common.sampling import (
@@ -58,8 +59,8 @@ class ChatBody:
     return_token_ids: bool
 
 
-def read_chat_body(body: dict[str, Any]) -> ChatBody:
-    """Return ``body`` as a call.
+def read_chat_body(body: dict[str, Any], pictures: Intake | None = None) -> ChatBody:
+    """Return ``body`` as a call. ``pictures`` takes in those of its messages; None: the served model reads text only.
 
     Raises:
         RequestError: a key that is missing, wrong or not served; the message names it.
@@ -68,7 +69,7 @@ def read_chat_body(body: dict[str, Any]) -> ChatBody:
     fields.ignore("model", "swarm")
     if fields.sends(SELDOM):
         _check_seldom(fields)
-    messages = read_messages(fields.get("messages"))
+    messages = read_messages(fields.get("messages"), pictures)
     tools = read_tools(fields.get("tools"))
     call = ChatCall(
         messages=messages,
@@ -89,6 +90,8 @@ def read_chat_body(body: dict[str, Any]) -> ChatBody:
         return_token_ids=fields.flag("return_token_ids"),
     )
     call.unknown = fields.unknown()
+    if pictures is not None:
+        call.take_in(pictures)
     call.wants_tokens = call.logprobs or read.return_token_ids
     return read
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from swarm.protocol.errors import SwarmError
+from swarm.server.pictures.intake import Album, Intake
 from swarm.server.routes.abandon import unless_abandoned
 from swarm.server.routes.auth import Gate
 from swarm.server.routes.bodies import parse_object, read_body
@@ -51,6 +52,7 @@ class Serving:
     def __init__(self, service: SwarmService, gate: Gate) -> None:
         self.service = service
         self._gate = gate
+        self._album = Album()
 
     def caller(self, request: Request) -> Caller:
         """Return whose key was presented.
@@ -74,6 +76,10 @@ class Serving:
         body = parse_object(raw)
         check_shape(body, containers)
         return body, raw
+
+    def pictures(self) -> Intake | None:
+        """Return what takes in the pictures of one request; None when the served model reads text only."""
+        return Intake(self._album) if self.service.reads_pictures else None
 
     def prepare(
         self,

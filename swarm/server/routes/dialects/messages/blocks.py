@@ -1,7 +1,7 @@
 """Content blocks of the Messages dialect, read into the internal form of messages.
 
 A turn of the user may become several messages: one of role ``tool`` for each tool result, then its text. Nothing is added and
-nothing is dropped: a block that cannot be shown to a text model is refused by name.
+nothing is dropped: a block that cannot be shown to the served model is refused by name.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from swarm.server.pictures.intake import OWN_URLS, Intake
+from swarm.server.pictures.parts import content_of
 from swarm.server.routes.dialects.common.fields import Fields, unsupported, wrong
 
 
@@ -19,8 +21,11 @@ def read_system(value: object) -> list[dict[str, Any]]:
     return [{"role": "system", "content": text}] if text else []
 
 
-def read_turn(value: object, where: str) -> list[dict[str, Any]]:
-    """Return one element of ``messages`` as messages of the internal form, in order."""
+def read_turn(value: object, where: str, pictures: Intake | None = None) -> list[dict[str, Any]]:
+    """Return one element of ``messages`` as messages of the internal form, in order.
+
+    ``pictures`` takes in those of the user and of tools; None: the served model reads text only.
+    """
     turn = Fields(value, where)
     role, content = turn.text("role"), turn.get("content")
     if role == "system":
@@ -32,7 +37,7 @@ def read_turn(value: object, where: str) -> list[dict[str, Any]]:
     if not isinstance(content, list):
         raise wrong(f"{where}.content", content, "a string or a list of blocks")
     blocks = [Fields(block, f"{where}.content[{i}]") for i, block in enumerate(content)]
-    return [_assistant(blocks)] if role == "assistant" else _user(blocks)
+    return [_assistant(blocks)] if role == "assistant" else _user(blocks, pictures)
 
 
 def _assistant(blocks: list[Fields]) -> dict[str, Any]:
@@ -66,31 +71,52 @@ def _tool_use(block: Fields) -> dict[str, Any]:
     }
 
 
-def _user(blocks: list[Fields]) -> list[dict[str, Any]]:
+def _user(blocks: list[Fields], pictures: Intake | None) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
-    texts: list[str] = []
+    said: list[str | dict[str, Any]] = []
     for block in blocks:
         if block.text("type") == "tool_result":
-            messages.append(_tool_result(block))
+            messages.append(_tool_result(block, pictures))
         else:
-            texts.append(_text_block(block))
-    return [*messages, {"role": "user", "content": "".join(texts)}] if texts else messages
+            said.append(_shown_block(block, pictures))
+    return [*messages, {"role": "user", "content": content_of(said)}] if said else messages
 
 
-def _tool_result(block: Fields) -> dict[str, Any]:
-    content = block.get("content")
-    text = "" if content is None else _text_of(content, block.path("content"))
+def _tool_result(block: Fields, pictures: Intake | None) -> dict[str, Any]:
+    given = block.get("content")
+    content: str | list[dict[str, Any]] = ""
+    if given is not None:
+        blocks = _blocks_of(given, block.path("content"))
+        content = content_of(
+            one if isinstance(one, str) else _shown_block(one, pictures) for one in blocks
+        )
     block.flag("is_error")
-    return {"role": "tool", "tool_call_id": _needed(block, "tool_use_id"), "content": text}
+    return {"role": "tool", "tool_call_id": _needed(block, "tool_use_id"), "content": content}
 
 
 def _text_of(value: object, where: str) -> str:
+    blocks = _blocks_of(value, where)
+    return "".join(one if isinstance(one, str) else _text_block(one) for one in blocks)
+
+
+def _blocks_of(value: object, where: str) -> list[str | Fields]:
+    """The blocks of a content; one that is a string stands for itself."""
     if isinstance(value, str):
-        return value
+        return [value]
     if not isinstance(value, list):
         raise wrong(where, value, "a string or a list of text blocks")
-    blocks = (Fields(block, f"{where}[{i}]") for i, block in enumerate(value))
-    return "".join(map(_text_block, blocks))
+    return [Fields(block, f"{where}[{i}]") for i, block in enumerate(value)]
+
+
+def _shown_block(block: Fields, pictures: Intake | None) -> str | dict[str, Any]:
+    """Text of a block, or the part for its picture."""
+    if pictures is None or block.text("type") != "image":
+        return _text_block(block)
+    source = Fields(block.get("source"), block.path("source"))
+    kind = source.text("type")
+    if kind != "base64":
+        raise unsupported(source.path("type"), kind, OWN_URLS)
+    return pictures.base64(source.get("data"), source.path("data"))
 
 
 def _text_block(block: Fields) -> str:

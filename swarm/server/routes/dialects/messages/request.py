@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from swarm.server.pictures.intake import Intake
 from swarm.server.routes.dialects.common.fields import Fields, unsupported, wrong
 from swarm.server.routes.dialects.common.tools import check_choice, check_names, function_tool
 from swarm.server.routes.dialects.messages.blocks import read_system, read_turn
@@ -35,8 +36,12 @@ class MessagesBody:
     stream: bool
 
 
-def read_messages_body(body: dict[str, Any], *, counting: bool = False) -> MessagesBody:
+def read_messages_body(
+    body: dict[str, Any], pictures: Intake | None = None, *, counting: bool = False
+) -> MessagesBody:
     """Return ``body`` as a call; ``counting`` is for ``count_tokens``, which needs no ``max_tokens``.
+
+    ``pictures`` takes in those of its blocks; None: the served model reads text only.
 
     Raises:
         RequestError: a key that is missing, wrong or not served; the message names it.
@@ -51,7 +56,7 @@ def read_messages_body(body: dict[str, Any], *, counting: bool = False) -> Messa
         raise wrong("messages", turns, "a non-empty list")
     messages = read_system(fields.get("system"))
     for i, turn in enumerate(turns):
-        messages += read_turn(turn, f"messages[{i}]")
+        messages += read_turn(turn, f"messages[{i}]", pictures)
     tools = _tools(fields)
     choice, parallel = _choice(fields, tools)
     stream = fields.flag("stream")
@@ -75,6 +80,8 @@ def read_messages_body(body: dict[str, Any], *, counting: bool = False) -> Messa
     )
     fields.ignore("swarm")
     call.unknown = fields.unknown()
+    if pictures is not None:
+        call.take_in(pictures)
     return MessagesBody(call, stream)
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from swarm.server.pictures.intake import OWN_URLS, Intake
+from swarm.server.pictures.parts import content_of
 from swarm.server.routes.dialects.common.fields import Fields, unsupported, wrong
 from swarm.server.routes.dialects.responses.tools import custom_arguments, seen_name
 
@@ -17,18 +19,22 @@ ROLES = {"system": "system", "developer": "system", "user": "user", "assistant":
 TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal")
 
 
-def read_items(items: list[Any], where: str = "input") -> list[dict[str, Any]]:
+def read_items(
+    items: list[Any], where: str = "input", pictures: Intake | None = None
+) -> list[dict[str, Any]]:
     """Return the messages of a list of items, in order.
 
+    ``pictures`` takes in those of the user and of tools; None: the served model reads text only.
+
     Raises:
-        RequestError: an item that is malformed, or that a text model cannot be shown.
+        RequestError: an item that is malformed, or that the served model cannot be shown.
     """
     turns = _Turns()
     for i, value in enumerate(items):
         item = Fields(value, f"{where}[{i}]")
         kind = item.text("type") or ("message" if "role" in item else "")
         if kind == "message":
-            _message(item, turns)
+            _message(item, turns, pictures)
         elif kind == "reasoning":
             turns.assistant("reasoning_content", _reasoning(item))
         elif kind == "function_call":
@@ -36,7 +42,7 @@ def read_items(items: list[Any], where: str = "input") -> list[dict[str, Any]]:
         elif kind == "custom_tool_call":
             turns.call(_custom_call(item))
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            turns.add(_function_output(item))
+            turns.add(_function_output(item, pictures))
         else:
             raise unsupported(
                 item.path("type"),
@@ -78,15 +84,16 @@ class _Turns:
         return self.messages[-1]
 
 
-def _message(item: Fields, turns: _Turns) -> None:
+def _message(item: Fields, turns: _Turns, pictures: Intake | None) -> None:
     role = item.text("role")
     if role not in ROLES:
         raise wrong(item.path("role"), role, "'user', 'assistant', 'system' or 'developer'")
-    text = text_of(item.get("content"), item.path("content"))
+    content, where = item.get("content"), item.path("content")
     if role == "assistant":
-        turns.assistant("content", text)
+        turns.assistant("content", text_of(content, where))
     else:
-        turns.add({"role": ROLES[role], "content": text})
+        seen = pictures if role == "user" else None
+        turns.add({"role": ROLES[role], "content": _content(content, where, seen)})
 
 
 def _reasoning(item: Fields) -> str:
@@ -115,15 +122,37 @@ def _call(item: Fields, call_id: str, name: str, arguments: str) -> dict[str, An
     return {"id": call_id, "type": "function", "function": function}
 
 
-def _function_output(item: Fields) -> dict[str, Any]:
+def _function_output(item: Fields, pictures: Intake | None) -> dict[str, Any]:
     call_id, output = item.text("call_id"), item.get("output")
     if not call_id:
         raise wrong(item.path("call_id"), call_id, "a non-empty string")
     if isinstance(output, dict):
-        text = orjson.dumps(output).decode()
+        content = orjson.dumps(output).decode()
     else:
-        text = text_of(output, item.path("output"))
-    return {"role": "tool", "tool_call_id": call_id, "content": text}
+        content = _content(output, item.path("output"), pictures)
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def _content(value: object, where: str, pictures: Intake | None) -> str | list[dict[str, Any]]:
+    """As ``text_of``, with the pictures among the parts."""
+    if pictures is None or not isinstance(value, list):
+        return text_of(value, where)
+    return content_of(
+        _picture(part, f"{where}[{i}]", pictures)
+        if isinstance(part, dict) and part.get("type") == "input_image"
+        else _part(part, f"{where}[{i}]")
+        for i, part in enumerate(value)
+    )
+
+
+def _picture(value: object, where: str, pictures: Intake) -> dict[str, Any]:
+    part = Fields(value, where)
+    part.ignore("type")
+    url, file_id = part.get("image_url"), part.text("file_id")
+    if file_id is not None and url is None:
+        raise unsupported(part.path("file_id"), file_id, OWN_URLS)
+    pictures.unknown += part.unknown()
+    return pictures.url(url, part.path("image_url"))
 
 
 def text_of(value: object, where: str) -> str:

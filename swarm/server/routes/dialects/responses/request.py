@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from swarm.protocol.errors import RequestError
+from swarm.server.pictures.intake import Intake
 from swarm.server.routes.dialects.common.fields import Fields, unsupported, wrong
 from swarm.server.routes.dialects.common.sampling import MAX_TEMPERATURE, read_format
 from swarm.server.routes.dialects.responses.items import read_items
@@ -44,8 +45,12 @@ def previous_id(body: dict[str, Any]) -> str | None:
     return Fields(body).text("previous_response_id")
 
 
-def read_responses_body(body: dict[str, Any], history: list[Any]) -> ResponsesBody:
+def read_responses_body(
+    body: dict[str, Any], history: list[Any], pictures: Intake | None = None
+) -> ResponsesBody:
     """Return ``body`` as a call; ``history`` holds the items of the response that it continues, oldest first.
+
+    ``pictures`` takes in those of all items; None: the served model reads text only.
 
     Raises:
         RequestError: a key that is missing, wrong or not served; the message names it.
@@ -56,7 +61,7 @@ def read_responses_body(body: dict[str, Any], history: list[Any]) -> ResponsesBo
     items = _items(fields)
     instructions = fields.text("instructions")
     first = [{"role": "system", "content": instructions}] if instructions else []
-    messages = [*first, *read_items([*history, *items])]
+    messages = [*first, *read_items([*history, *items], pictures=pictures)]
     if not messages:
         raise wrong("input", body.get("input"), "a string or a non-empty list of items")
     tools = read_tools(fields)
@@ -79,6 +84,8 @@ def read_responses_body(body: dict[str, Any], history: list[Any]) -> ResponsesBo
     stream, store = fields.flag("stream"), fields.flag("store", default=True)
     fields.ignore("swarm", "conversation", "prompt")
     call.unknown = fields.unknown() + tools.left_out
+    if pictures is not None:
+        call.take_in(pictures)
     return ResponsesBody(call, stream, store, items, previous, _echo(body, store=store), tools)
 
 
