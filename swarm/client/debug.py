@@ -205,11 +205,24 @@ def describe(trace: EpisodeTrace) -> Iterator[str]:
 
 
 def _shown(message: dict[str, Any]) -> str:
-    parts = [str(message["content"])] if message.get("content") else []
+    content = message.get("content")
+    pieces = cast("list[Any]", content) if isinstance(content, list) else [content]
+    parts = [_piece(piece) for piece in pieces if piece]
     for call in cast("list[dict[str, Any]]", message.get("tool_calls") or []):
         function: dict[str, Any] = call.get("function") or {}
         parts.append(f"{function.get('name')}({function.get('arguments')})")
     return " ".join(parts) or "(nothing)"
+
+
+def _piece(piece: Any) -> str:
+    """A text, or a picture in a few words."""
+    if not isinstance(piece, dict):
+        return str(piece)
+    part = cast("dict[str, Any]", piece)
+    if part.get("type") == "image":
+        size = f"{part.get('width')} x {part.get('height')}"
+        return f"[{part.get('media_type')}, {size}, {str(part.get('sha256'))[:12]}]"
+    return str(part.get("text", part))
 
 
 def _facts(call: CallRecord) -> str:

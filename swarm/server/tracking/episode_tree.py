@@ -215,7 +215,8 @@ class EpisodeTree:
         else:
             text = self._tokenizer.decode(prompt)
             parent, ids = None, list(prompt)
-        if self._tokenizer.image_token in ids:
+        image_token = self._tokenizer.image_token
+        if image_token is not None and image_token in ids:
             raise RequestError(
                 "a bare prompt cannot hold the token that stands for a picture",
                 hint="send pictures in the messages of a chat",

@@ -87,12 +87,12 @@ def build_rows(
     is new from the later prompt (timeline merging). This needs ``token_bytes`` to find where the new part begins; a
     prompt whose text does not extend the earlier text, or continues it inside a token, stays a row of its own.
 
-    ``image_token``: stands for a picture in prompts; where one was sampled, the row ends before it. Calls are taken in order of commitment. ``fates``: which calls train, one a call; None = as ``call_fate`` says. Returns no
+    ``image_token``: stands for a picture in prompts, None = the model reads text only; where one was sampled, the row ends before it. Calls are taken in order of commitment. ``fates``: which calls train, one a call; None = as ``call_fate`` says. Returns no
     rows when nothing trains; calls that do not train are context only.
     """
     if fates is None:
         fates = [call_fate(call) for call in calls]
-    nodes = [_node(call, fate) for call, fate in zip(calls, fates, strict=True)]
+    nodes = [_node(call, fate, image_token) for call, fate in zip(calls, fates, strict=True)]
     linkable: list[_Node] = []
     for node in nodes:
         _link(node, linkable, match, token_bytes)
@@ -112,10 +112,10 @@ def goes_on(call: CallRecord, image_token: int | None) -> bool:
     return whole and (image_token is None or image_token not in call.sampled_ids)
 
 
-def _node(call: CallRecord, fate: Fate) -> _Node:
+def _node(call: CallRecord, fate: Fate, image_token: int | None) -> _Node:
     prompt = array("q", call.prompt_ids).tobytes()
     sampled = array("q", call.sampled_ids).tobytes()
-    pictures = digests(call.messages)
+    pictures = [] if image_token is None else digests(call.messages)
     return _Node(call, fate, prompt + sampled, prompt, pictures)
 
 
@@ -227,7 +227,9 @@ def _row(leaf: _Node, image_token: int | None) -> MergedRow:
 def _shown_length(call: CallRecord, image_token: int | None) -> int:
     """How many of a call's sampled tokens a row holds: those before an image token, which would stand for no picture."""
     sampled = call.sampled_ids
-    return sampled.index(image_token) if image_token in sampled else len(sampled)
+    if image_token is None or image_token not in sampled:
+        return len(sampled)
+    return sampled.index(image_token)
 
 
 def _runs(call: CallRecord, length: int) -> list[tuple[int, int]]:

@@ -46,7 +46,10 @@ def normal_message(message: dict[str, Any]) -> dict[str, Any]:
         raise RequestError(
             "a message has no role", hint="give every message a 'role' of type string"
         )
-    normal = {**message, "content": _content_of(message.get("content"))}
+    content = message.get("content")
+    if type(content) is not str:
+        content = _content_of(content)
+    normal = {**message, "content": content}
     if role == "developer":
         normal["role"] = "system"
     if message.get("tool_calls"):

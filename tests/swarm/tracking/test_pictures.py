@@ -11,7 +11,7 @@ from swarm.server.tracking.account import call_fate
 from swarm.server.tracking.episode_tree import EpisodeTree
 from swarm.server.tracking.merge import build_rows
 from swarm.server.tracking.tokenizer import ChatTokenizer
-from swarm.testing.pictured_model import make_pictured_model
+from swarm.testing.pictured_model import TEMPLATE, make_pictured_model
 
 LISTS_ONLY = """\
 {% for message in messages %}<|im_start|>{{ message.role }}
@@ -117,7 +117,7 @@ def test_rows_of_equal_ids_and_other_pictures_do_not_merge(tree):
     _, reply = say(tree, [user("see ", RED)])
     say(tree, [user("see ", BLUE)])
     say(tree, [user("see ", BLUE), reply, user("and ", RED)])
-    rows = build_rows(tree.calls).rows
+    rows = build_rows(tree.calls, image_token=tree._tokenizer.image_token).rows
     assert [row.pictures for row in rows] == [["aa" * 32], ["bb" * 32, "aa" * 32]]
     assert [row.call_indices for row in rows] == [[0], [1, 2]]
 
@@ -127,7 +127,12 @@ def test_each_row_names_a_picture_for_each_of_its_image_tokens(tree, tokenizer, 
     _, reply = say(tree, [user("see ", RED)])
     for one in (RED, BLUE):
         say(tree, [user("see ", RED), reply, user(one, "?")])
-    merged = build_rows(tree.calls, match, token_bytes=tokenizer.token_bytes)
+    merged = build_rows(
+        tree.calls,
+        match,
+        token_bytes=tokenizer.token_bytes,
+        image_token=tokenizer.image_token,
+    )
     for row in merged.rows:
         assert row.ids.count(tokenizer.image_token) == len(row.pictures) == 2
     assert sum(len(row.logprobs) for row in merged.rows) == sum(
@@ -188,3 +193,16 @@ def test_a_model_without_an_image_token_reads_as_before():
     assert plain.image_token is None
     prompt = EpisodeTree(plain).prepare([user("<image>")], [], {})
     assert (prompt.pictures, prompt.guarded) == ([], 0)
+
+
+def test_a_picture_that_a_template_drops_in_a_later_turn_is_an_error_too(make):
+    drops = "{% if part.type == 'image' and message.role == 'user' %}<image>{% elif part.type == 'text' %}"
+    template = TEMPLATE.replace(
+        "{{ '<image>' if part.type == 'image' else part.text }}",
+        drops + "{{ part.text }}{% endif %}",
+    )
+    tree = EpisodeTree(make(template))
+    _, reply = say(tree, [user("see ", RED)])
+    shown = {"role": "tool", "content": content_of(["see ", BLUE])}
+    with pytest.raises(RequestError, match="does not show the 2 pictures"):
+        tree.prepare([user("see ", RED), reply, shown], [], {})
