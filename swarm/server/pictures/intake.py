@@ -109,7 +109,8 @@ class Intake:
         if len(encoded) > MOST_BYTES * 3 // 2:
             _refuse(where, f"is larger than {MOST_BYTES} bytes", "Scale the picture down.")
         try:
-            data = binascii.a2b_base64("".join(encoded.split()), strict_mode=True)
+            plain = "".join(encoded.split()) if "\n" in encoded else encoded
+            data = binascii.a2b_base64(plain, strict_mode=True)
         except ValueError:
             _refuse(where, "is not base64", FORMATS)
         if len(data) > MOST_BYTES:

@@ -203,6 +203,16 @@ async def test_hostile_pictures_are_a_400_with_a_hint_and_nothing_is_sampled(rig
     assert rig.fleet.latest.sampled == 0
 
 
+async def test_large_pictures_are_read_beside_the_loop_and_answered_alike(rig):
+    grant = await rig.grant()
+    large = RED.replace(b"\0\0\0\0IEND", b"\0" * (1 << 19) + b"\0\0\0\0IEND")
+    answer = await ask(rig, grant["api_key"], user("see ", part(large)))
+    refused = await ask(rig, grant["api_key"], user("see ", part(large[1:])))
+    assert (answer.status_code, refused.status_code) == (200, 400)
+    (call,) = (await trace(rig, grant)).json()["calls"]
+    assert call["messages"][0]["content"][1]["bytes"] == len(large)
+
+
 async def test_a_bare_prompt_with_the_image_token_is_a_400(rig):
     grant = await rig.grant()
     answer = await rig.ask(

@@ -27,7 +27,7 @@ class ChatRoutes:
         serving = self._serving
         caller = serving.caller(request)
         given, raw = await serving.body(request)
-        body = read_chat_body(given, serving.pictures())
+        body = await serving.read(raw, lambda seen: read_chat_body(given, seen))
         serving.prepare(request, caller, body.call, raw, given.get("swarm"))
         if body.stream:
             name = serving.service.response_id(caller.episode)

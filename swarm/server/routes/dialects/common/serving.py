@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from starlette.requests import Request
@@ -29,6 +30,9 @@ from swarm.server.service.service import SwarmService
 
 Handler = Callable[[Request], Awaitable[Response]]
 Envelope = Callable[[SwarmError], dict[str, Any]]
+BodyT = TypeVar("BodyT")
+LONG_BYTES = 1 << 18
+"""Of a body whose pictures take milliseconds to look at."""
 LONGEST_HEADER = 2048
 """Bytes; many HTTP clients refuse headers of 8 kB."""
 PREFIXES = ("/v1", "/e/{token}/v1")
@@ -77,9 +81,17 @@ class Serving:
         check_shape(body, containers)
         return body, raw
 
-    def pictures(self) -> Intake | None:
-        """Return what takes in the pictures of one request; None when the served model reads text only."""
-        return Intake(self._album) if self.service.reads_pictures else None
+    async def read(self, raw: bytes, read: Callable[[Intake | None], BodyT]) -> BodyT:
+        """Have a body read; it is handed what takes in its pictures, or None when the served model reads text only.
+
+        One that is long with pictures is read beside the loop, which serves everybody meanwhile.
+        """
+        if not self.service.reads_pictures:
+            return read(None)
+        pictures = Intake(self._album)
+        if len(raw) <= LONG_BYTES:
+            return read(pictures)
+        return await asyncio.to_thread(read, pictures)
 
     def prepare(
         self,

@@ -31,7 +31,7 @@ class MessagesRoutes:
         serving = self._serving
         caller = serving.caller(request)
         given, raw = await serving.body(request)
-        body = read_messages_body(given, serving.pictures())
+        body = await serving.read(raw, lambda seen: read_messages_body(given, seen))
         serving.prepare(request, caller, body.call, raw, given.get("swarm"))
         if body.stream:
             writer = MessageStream(serving.service.response_id(caller.episode), serving.model)
@@ -46,7 +46,7 @@ class MessagesRoutes:
         serving = self._serving
         caller = serving.caller(request)
         given, raw = await serving.body(request)
-        body = read_messages_body(given, serving.pictures(), counting=True)
+        body = await serving.read(raw, lambda seen: read_messages_body(given, seen, counting=True))
         serving.prepare(request, caller, body.call, raw, given.get("swarm"))
         return serving.json(
             {"input_tokens": serving.service.count_tokens(caller.episode, body.call)}

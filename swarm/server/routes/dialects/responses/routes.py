@@ -46,7 +46,7 @@ class ResponsesRoutes:
         caller = serving.caller(request)
         given, raw = await serving.body(request)
         history = self._store.history(caller.episode, previous_id(given))
-        body = read_responses_body(given, history, serving.pictures())
+        body = await serving.read(raw, lambda seen: read_responses_body(given, history, seen))
         serving.prepare(request, caller, body.call, raw, given.get("swarm"))
         if body.stream:
             return self._stream(caller, body, history)
