@@ -150,7 +150,9 @@ async def test_only_digest_type_and_size_are_ever_shown_of_a_picture(rig, caplog
         answer = await rig.ask(
             "GET", f"/swarm/episodes/{grant['episode_id']}{path}", rig.tokens.client
         )
+        assert answer.status_code == 200
         seen.append(answer.text)
+    assert "image/png" in seen[-1]  # the page names it
     done = await rig.ask(
         "POST", f"/swarm/episodes/{grant['episode_id']}/finish", rig.tokens.client,
         json={"reward": 1.0},
