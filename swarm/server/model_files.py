@@ -6,9 +6,11 @@ location, not by import: the server never imports a task.
 
 from __future__ import annotations
 
+import json
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from swarm.protocol.errors import ConfigError
 
@@ -43,6 +45,12 @@ def resolve_model(path: str) -> Path:
             hint="A model folder holds config.json, model.safetensors and tokenizer.json.",
         )
     return folder.resolve()
+
+
+def text_config(folder: Path) -> dict[str, Any]:
+    """Return a model's config.json; of a model that reads pictures with what it says of its text half (``text_config``) put on top."""
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    return {**config, **(config.get("text_config") or {})}
 
 
 def _builtin(name: str) -> Path:

@@ -8,15 +8,18 @@ and a weight that the front has already normalised, so no reduction of verl's ca
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from swarm.server.engine_verl.pictures import Reading
 from swarm.server.ports import Span, TrainRow
 
 Floats = npt.NDArray[np.float32]
+Readings = Callable[[TrainRow], list[Reading]]
+"""What the pictures of a row are to the model; none for a row without."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class RowArrays:
     advantage_R_S: Floats  # noqa: N815
     weight_R_S: Floats  # noqa: N815
     temperature_R: Floats  # noqa: N815
+    readings_R: list[list[Reading]] = field(default_factory=list[list[Reading]])  # noqa: N815
+    """Pictures of each row, whose tokens the ids have; empty when no row has any."""
 
     @property
     def tokens(self) -> int:
@@ -42,8 +47,12 @@ class RowArrays:
         return int(self.trained_R_S.sum())
 
 
-def arrays_of(rows: Sequence[TrainRow], *, multiple: int = 1) -> RowArrays:
+def arrays_of(
+    rows: Sequence[TrainRow], *, multiple: int = 1, readings: Readings | None = None
+) -> RowArrays:
     """Return the rows, in order of key, with rows that train nothing added until their number is a multiple of ``multiple``.
+
+    Rows with pictures hold the tokens of these already (``pictures.expanded``); ``readings`` tells what a row's pictures are.
 
     A row whose spans were sampled at several temperatures becomes one row a temperature: the loss of a token depends on what
     stands before it and not on which other tokens of its row train.
@@ -73,6 +82,8 @@ def arrays_of(rows: Sequence[TrainRow], *, multiple: int = 1) -> RowArrays:
     )
     for index, row in enumerate(filled):
         _fill(out, index, row)
+    if readings is not None and any(row.images for row in filled):
+        out.readings_R.extend(readings(row) for row in filled)
     return out
 
 
@@ -119,12 +130,13 @@ def _only(row: TrainRow, temperature: float) -> TrainRow:
         weight=row.weight,
         advantages=list(itertools.compress(row.advantages, token)),
         weights=list(itertools.compress(row.weights, token)),
+        images=row.images,
     )
 
 
 def _padding(rows: list[TrainRow], multiple: int) -> list[TrainRow]:
     short = min(rows, key=lambda row: len(row.ids))
-    empty = TrainRow("", "", short.ids, [], [], 0.0, 0.0)
+    empty = TrainRow("", "", short.ids, [], [], 0.0, 0.0, images=short.images)
     return [empty] * (-len(rows) % multiple)
 
 

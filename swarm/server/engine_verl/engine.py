@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -31,10 +30,11 @@ from swarm.server.engine_verl.checkpoints import (
 from swarm.server.engine_verl.keys import uses_critic, uses_reference
 from swarm.server.engine_verl.losses import check_loss
 from swarm.server.engine_verl.nonces import nonce_of
+from swarm.server.engine_verl.picture_reader import PictureReader, reader_of
 from swarm.server.engine_verl.rollout import Rollout
 from swarm.server.engine_verl.supply import Supply
 from swarm.server.engine_verl.trainer import Trainer
-from swarm.server.model_files import resolve_model
+from swarm.server.model_files import resolve_model, text_config
 from swarm.server.ports import Chunk, EngineInfo, GenerateRequest, TrainBatch, TrainResult
 from swarm.server.train.slices import Slices
 from swarm.server.train.statistics import UpdateStats
@@ -64,6 +64,8 @@ class VerlEngine:
         self._device = device
         self._folder = resolve_model(config.model.path)
         self._max_len = _max_len(config, self._folder)
+        self._reader = reader_of(self._folder)
+        _check_value_model(config, self._reader)
         self._late: list[Chunk] = []
         """Came while an update waited; for the next ``tick``."""
         self._work = ThreadPoolExecutor(1, thread_name_prefix="update")
@@ -75,6 +77,7 @@ class VerlEngine:
             config,
             multiple=self._multiple(self._facts["data_parallel"]),
             has_reference=uses_reference(config),
+            reader=self._reader,
             **self._judges,
         )
         self._rollout = Rollout(
@@ -98,6 +101,7 @@ class VerlEngine:
             device=self._facts["device"],
             parameters=self._facts["parameters"],
             pid=os.getpid(),
+            image_tokens=0 if self._reader is None else self._reader.most_tokens,
         )
 
     @property
@@ -200,7 +204,11 @@ class VerlEngine:
 
         verl = self._config.verl
         composed = compose(
-            self._config, folder=str(self._folder), max_len=self._max_len, device=self._device
+            self._config,
+            folder=str(self._folder),
+            max_len=self._max_len,
+            device=self._device,
+            added=0 if self._reader is None else self._reader.blank_tokens,
         )
         self._composed = composed
         check_backend(composed.actor_rollout_ref.rollout, apart=verl.rollout_gpus is not None)
@@ -313,16 +321,23 @@ def _check(config: TrainConfig) -> None:
         )
 
 
+def _check_value_model(config: TrainConfig, reader: PictureReader | None) -> None:
+    if reader is not None and uses_critic(config):
+        raise ConfigError(
+            "verl.adv_estimator 'gae' trains a value model, and the value model of one that reads pictures is not built.",
+            hint="Use another estimator, or leave verl.adv_estimator out.",
+        )
+
+
 def _grammars(folder: Path) -> Grammars:
-    model = json.loads((folder / "config.json").read_text("utf-8"))
-    eos = model.get("eos_token_id")
-    return Grammars(folder, model["vocab_size"], eos if isinstance(eos, list) else [eos])
+    model = text_config(folder)
+    eos: Any = model.get("eos_token_id")
+    ids = eos if isinstance(eos, list) else [eos]
+    return Grammars(folder, model["vocab_size"], [one for one in ids if isinstance(one, int)])
 
 
 def _max_len(config: TrainConfig, folder: Path) -> int:
-    built_for = int(
-        json.loads((folder / "config.json").read_text("utf-8"))["max_position_embeddings"]
-    )
+    built_for = int(text_config(folder)["max_position_embeddings"])
     wanted = config.model.max_model_len or built_for
     if wanted > built_for:
         raise ConfigError(

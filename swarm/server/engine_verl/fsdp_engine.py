@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from verl.utils.device import get_device_id
 from verl.utils.fsdp_utils import load_fsdp_model_to_gpu, offload_fsdp_model_to_cpu
 from verl.utils.model import convert_weight_keys
@@ -24,7 +25,18 @@ VENDOR = "swarm"
     model_type="language_model", backend=["fsdp2"], device=["cuda", "npu"], vendor=VENDOR
 )
 class SwarmFSDPEngine(FSDPEngineWithLMHead):
-    """As verl's, but for what becomes of LoRA adapters."""
+    """As verl's, but for what becomes of LoRA adapters, and for layers that would be cut twice."""
+
+    def _build_module(self) -> Any:
+        """As verl's, but that no layer is named to be cut into shards that holds embeddings, which verl cuts by themselves.
+
+        verl would cut such a layer first (CLIP's ``CLIPVisionEmbeddings``), and what is cut twice is not put together again.
+        """
+        module = super()._build_module()
+        named = set(getattr(module, "_no_split_modules", None) or ())
+        if held := named & _holders(module):
+            module._no_split_modules = sorted(named - held)
+        return module
 
     @property
     def adapted(self) -> bool:
@@ -55,3 +67,14 @@ class SwarmFSDPEngine(FSDPEngineWithLMHead):
         finally:
             if self._is_offload_param:
                 offload_fsdp_model_to_cpu(self.module)
+
+
+def _holders(module: Any) -> set[str]:
+    """Names of the classes of modules with an embedding inside."""
+    return {
+        type(part).__name__
+        for part in module.modules()
+        if any(
+            isinstance(child, torch.nn.Embedding) for child in part.modules() if child is not part
+        )
+    }

@@ -32,8 +32,8 @@ SENDS = 4
 """How often one request is sent to replicas that die under it."""
 DEATHS = frozenset({"RayActorError", "EngineDeadError"})
 """What Ray says of a dead actor, and vLLM's server of its dead engine; by name, for neither is imported here."""
-REFUSALS = frozenset({"VLLMClientError", "VLLMValidationError"})
-"""What vLLM says to a request that it does not take, whatever becomes of it: by name too."""
+REFUSALS = frozenset({"VLLMClientError", "VLLMValidationError", "UnreadablePicture"})
+"""What vLLM and our servers say to a request that they do not take, whatever becomes of it: by name too."""
 ResultT = TypeVar("ResultT")
 
 

@@ -45,6 +45,7 @@ def vllm_request(
         "params": sampled,
         "top": request.top_logprobs,
         "lark": lark,
+        "images": request.images,
     }
 
 
@@ -75,7 +76,12 @@ def sglang_request(
         sampled["stop"] = request.stop
     if params.logit_bias:
         sampled["logit_bias"] = {str(token): bias for token, bias in params.logit_bias.items()}
-    return {"id": request.request_id, "prompt": request.prompt_ids, "params": sampled}
+    return {
+        "id": request.request_id,
+        "prompt": request.prompt_ids,
+        "params": sampled,
+        "images": request.images,
+    }
 
 
 def whole_piece(

@@ -17,6 +17,7 @@ import ray
 from verl.workers.rollout.sglang_rollout.async_sglang_server import SGLangHttpServer
 
 from swarm.server.engine_verl.leftovers import Process, descendants
+from swarm.server.engine_verl.pictures import decoded_all
 from swarm.server.engine_verl.resend import Piece
 from swarm.server.engine_verl.sampling import whole_piece
 
@@ -27,7 +28,8 @@ class SglangServer(SGLangHttpServer):
     async def sample(self, request: dict[str, Any]) -> Piece:
         """Sample to the end; ``request`` is of ``sglang_request``."""
         params = dict(request["params"])
-        told = await self.generate(request["prompt"], params, request["id"])
+        images = await asyncio.to_thread(decoded_all, request["images"]) or None
+        told = await self.generate(request["prompt"], params, request["id"], image_data=images)
         return whole_piece(
             told.token_ids, told.log_probs or [], told.stop_reason, version=self.global_steps or 0
         )

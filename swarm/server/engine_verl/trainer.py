@@ -21,6 +21,7 @@ from swarm.server.engine_verl.critic import Critic
 from swarm.server.engine_verl.estimators import Estimate, estimated
 from swarm.server.engine_verl.figures import figures_of
 from swarm.server.engine_verl.importance import corrected, gap_of
+from swarm.server.engine_verl.picture_reader import PictureReader
 from swarm.server.ports import TrainBatch, TrainRow
 from swarm.server.train.minibatches import mass, minibatches
 from swarm.server.train.statistics import Move, Tally, UpdateStats, summary
@@ -47,7 +48,7 @@ class Part:
 class Trainer:
     """Applies batches to the weights of a worker group, in place; ``group`` is a group of ``SwarmWorker``.
 
-    Rows are padded to a multiple of ``multiple``. Their advantages are their own, unless an estimator of verl's or a critic
+    Rows are padded to a multiple of ``multiple``. ``reader`` is that of a model that reads pictures. Their advantages are their own, unless an estimator of verl's or a critic
     gives others.
     """
 
@@ -60,6 +61,7 @@ class Trainer:
         has_reference: bool,
         estimate: Estimate | None = None,
         critic: Critic | None = None,
+        reader: PictureReader | None = None,
     ) -> None:
         self._group = group
         self._config = config
@@ -67,6 +69,7 @@ class Trainer:
         self._has_reference = has_reference
         self._estimate = estimate
         self._critic = critic
+        self._reader = reader
 
     def apply(self, batch: TrainBatch) -> UpdateStats:
         """Take one optimizer step per minibatch and epoch, or none at all.
@@ -82,11 +85,13 @@ class Trainer:
             return UpdateStats()
         algorithm = self._config.algorithm
         kl_coef = algorithm.kl_coef if batch.kl_coef is None else batch.kl_coef
-        rows = self._judged(rows)
+        rows = self._judged(self._with_pictures(rows))
         parts = self._parts(rows, kl_coef)
         if batch.overlapped:
             parts = [self._weighed(part) for part in parts]
         moves = self._moves(rows, parts, batch, kl_coef)
+        if self._reader is not None:
+            self._reader.forget()
         tokens = sum(part.arrays.tokens for part in parts)
         return summary(moves, tokens, has_kl=bool(kl_coef), weighted=batch.overlapped, cpu_s=0.0)
 
@@ -110,6 +115,14 @@ class Trainer:
         self._group.load_checkpoint(place, None, False)
         if self._critic is not None:
             self._critic.group.load_checkpoint(f"{place}/{CRITIC}", None, False)
+
+    def _with_pictures(self, rows: list[TrainRow]) -> list[TrainRow]:
+        if self._reader is not None:
+            return self._reader.rows(rows)
+        if pictured := [row.key for row in rows if row.images]:
+            msg = f"Row {pictured[0]!r} has pictures, and the model reads text only."
+            raise ValueError(msg)
+        return rows
 
     def _judged(self, rows: list[TrainRow]) -> list[TrainRow]:
         if self._critic is not None:
@@ -141,27 +154,33 @@ class Trainer:
 
     def _parts(self, rows: Sequence[TrainRow], kl_coef: float) -> list[Part]:
         cut = minibatches(rows, self._config.algorithm.minibatches)
-        arrays = [arrays_of(part, multiple=self._multiple) for part in cut]
+        readings = self._reader.readings if self._reader is not None else None
+        arrays = [arrays_of(part, multiple=self._multiple, readings=readings) for part in cut]
         scales = [mass(rows) / mass(part) for part in cut]
         references = [self._reference(one) if kl_coef else None for one in arrays]
         return [Part(*one) for one in zip(arrays, references, scales, strict=True)]
 
     def _weighed(self, part: Part) -> Part:
         """The part as a clipped loss of now sees it, with importance weights for what older weights sampled."""
-        from swarm.server.engine_verl.tensors import of_responses, tensordict_of
+        from swarm.server.engine_verl.tensors import of_responses
 
-        data = tensordict_of(part.arrays, calculate_entropy=False, compute_loss=False)
+        data = self._tensors(part.arrays, calculate_entropy=False, compute_loss=False)
         start = of_responses(_result(self._group.compute_log_prob(data)), "log_probs", data)
         cap = self._config.asynchronous.importance_cap
         arrays, truncated = corrected(part.arrays, start, cap)
         gap, plain = gap_of(part.arrays, start), part.arrays.weight_R_S
         return replace(part, arrays=arrays, truncated=truncated, gap=gap, plain_R_S=plain)
 
+    def _tensors(self, arrays: RowArrays, **more: Any) -> Any:
+        from swarm.server.engine_verl.tensors import tensordict_of
+
+        return tensordict_of(arrays, reader=self._reader, **more)
+
     def _reference(self, arrays: RowArrays) -> Floats:
         """Log-probabilities of the model that training began with."""
-        from swarm.server.engine_verl.tensors import of_responses, tensordict_of
+        from swarm.server.engine_verl.tensors import of_responses
 
-        data = tensordict_of(arrays, calculate_entropy=False, compute_loss=False)
+        data = self._tensors(arrays, calculate_entropy=False, compute_loss=False)
         if not self._has_reference:
             msg = "A KL penalty needs the reference model: set algorithm.kl_coef before the engine starts."
             raise ValueError(msg)
@@ -172,9 +191,9 @@ class Trainer:
         """One optimizer step; verl leaves it out itself when the gradient is not finite."""
         from verl.utils import tensordict_utils as tu
 
-        from swarm.server.engine_verl.tensors import of_responses, tensordict_of
+        from swarm.server.engine_verl.tensors import of_responses
 
-        data = tensordict_of(
+        data = self._tensors(
             part.arrays,
             scale=part.scale,
             reference_R_S=part.reference_R_S,

@@ -58,8 +58,8 @@ CPU_CRITIC: dict[str, Any] = {
 SAVED = ["model", "optimizer", "extra", "hf_model"]
 
 
-def compose(config: TrainConfig, *, folder: str, max_len: int, device: str) -> Any:
-    """Return verl's configuration (an OmegaConf ``DictConfig``).
+def compose(config: TrainConfig, *, folder: str, max_len: int, device: str, added: int = 0) -> Any:
+    """Return verl's configuration (an OmegaConf ``DictConfig``). A row may be ``added`` tokens longer than its model's context.
 
     Raises:
         ConfigError: ``verl.options`` names a key that the installed verl has not or that the swarm sets, a value is of another
@@ -92,7 +92,7 @@ def compose(config: TrainConfig, *, folder: str, max_len: int, device: str) -> A
     check_owned(before, config.verl.options, estimator=config.verl.adv_estimator)
     composed = OmegaConf.create(overlaid(after, _adapted(after, config.verl.options), fields_of))
     _check_sections(composed)
-    check_tokens(composed, max_len)
+    check_tokens(composed, max_len + added)
     return composed
 
 

@@ -19,12 +19,15 @@ from vllm.inputs import TokensPrompt
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
 from swarm.server.engine_verl.leftovers import Process, descendants
+from swarm.server.engine_verl.pictures import UnreadablePicture, decoded_all
 from swarm.server.engine_verl.resend import BY_TOKEN, Piece
 
 EXTENSION = "swarm.server.engine_verl.vllm_extension.SwarmExtension"
 LOOK_S = 0.5
 """Between two looks at whether vLLM's engine lives."""
 SHORT_S = 0.001
+WORDS = 500
+"""Characters of a long error that are told."""
 
 
 class SwarmServer(vLLMHttpServer):
@@ -49,8 +52,8 @@ class SwarmServer(vLLMHttpServer):
         name, finished = request["id"], False
         self._sampling.add(name)
         try:
-            prompt = TokensPrompt(prompt_token_ids=request["prompt"])
-            async for output in self.engine.generate(prompt, _params(request), name):
+            prompt = await _prompt(request)
+            async for output in self._outputs(prompt, request):
                 piece = _piece(output, request["top"], self.global_steps)
                 finished = piece["finish"] is not None
                 if name in self._stopping and not finished:
@@ -62,6 +65,16 @@ class SwarmServer(vLLMHttpServer):
             self._stopping.discard(name)
         if not finished:
             yield {n: [] for n in BY_TOKEN} | {"finish": "abort", "stop_reason": None}
+
+    async def _outputs(self, prompt: TokensPrompt, request: dict[str, Any]) -> AsyncIterator[Any]:
+        try:
+            async for output in self.engine.generate(prompt, _params(request), request["id"]):
+                yield output
+        except ValueError as error:
+            # vLLM's word for a picture that the model's processor does not take; it comes before any token.
+            if not request["images"]:
+                raise
+            raise UnreadablePicture(str(error)[-WORDS:]) from error
 
     async def stop(self, request_id: str) -> None:
         """Abort in vLLM's scheduler; the stream of the request ends. Unknown ids are ignored."""
@@ -105,6 +118,15 @@ class SwarmServer(vLLMHttpServer):
         states = self.engine.output_processor.request_states.values()
         arrived = self.engine.engine_core.outputs_queue
         return not arrived.empty() or any(s.queue and s.queue.output is not None for s in states)
+
+
+async def _prompt(request: dict[str, Any]) -> TokensPrompt:
+    """One image token a picture: vLLM puts in the others, and keeps what it computed of a picture by its content."""
+    prompt = TokensPrompt(prompt_token_ids=request["prompt"])
+    if request["images"]:
+        images = await asyncio.to_thread(decoded_all, request["images"])
+        prompt["multi_modal_data"] = {"image": images}
+    return prompt
 
 
 def _params(request: dict[str, Any]) -> SamplingParams:

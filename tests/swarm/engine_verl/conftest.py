@@ -81,6 +81,7 @@ class Bench:
         from swarm.server.engine_verl import placement
         from swarm.server.engine_verl.budgets import row_multiple
         from swarm.server.engine_verl.group import judges, launch_workers
+        from swarm.server.engine_verl.picture_reader import reader_of
         from swarm.server.engine_verl.trainer import Trainer
         from swarm.server.engine_verl.verl_config import compose
 
@@ -92,7 +93,12 @@ class Bench:
         ranks = self.group.describe()[0]["data_parallel"]
         multiple = row_multiple(self.composed, ranks, critic="critic" in self.judges)
         self.trainer = Trainer(
-            self.group, config, multiple=multiple, has_reference=False, **self.judges
+            self.group,
+            config,
+            multiple=multiple,
+            has_reference=False,
+            reader=reader_of(self.folder),
+            **self.judges,
         )
 
     def fingerprints(self):
