@@ -1,8 +1,12 @@
-"""A tiny model that reads pictures, made within a second: LLaVA's layout (CLIP, Llama), random weights, one token a byte.
+"""A tiny model that reads pictures, made within a second: LLaVA's layout (CLIP, Llama), random weights, one token a letter.
 
 ``python -m swarm.testing.tiny_vision --out DIR``. It knows nothing; it answers differently to different pictures, which is what
-tests of the way of a picture need. A picture becomes ``TOKENS_A_PICTURE`` tokens.
+tests of the way of a picture need. A picture becomes ``TOKENS_A_PICTURE`` tokens. It speaks printable ASCII only, so that whatever
+it samples is the same tokens again when it is read as text: vLLM does that where it runs a model in transformers' code.
 """
+
+# pyright: reportMissingImports=false
+# transformers comes with verl's environment.
 
 from __future__ import annotations
 
@@ -14,10 +18,11 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-IMAGE, END, PAD = "<image>", "<|im_end|>", "<|endoftext|>"
-CONTROL = (PAD, "<|im_start|>", END, IMAGE)
-CONTROL_FROM = 256
-"""Id of the first one: before it there is a token a byte."""
+IMAGE = "<image>"
+START, END = "<|endoftext|>", "<|im_end|>"
+LETTERS = "\n" + "".join(map(chr, range(32, 127)))
+CONTROL = (START, "<|im_start|>", END, IMAGE)
+IMAGE_ID = len(LETTERS) + CONTROL.index(IMAGE)
 SIDE, PATCH = 16, 8
 TOKENS_A_PICTURE = (SIDE // PATCH) ** 2
 CONTEXT = 512
@@ -55,9 +60,10 @@ def picture(colour: str, *, size: tuple[int, int] = (24, 20)) -> bytes:
 
 
 def _library() -> Tokenizer:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    written = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    alphabet = [written.pre_tokenize_str(letter)[0][0] for letter in LETTERS]
     library = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
-    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    library.pre_tokenizer = written
     library.decoder = decoders.ByteLevel()
     library.add_special_tokens([AddedToken(text, normalized=False) for text in CONTROL])
     return library
@@ -90,15 +96,15 @@ def _model(library: Tokenizer, seed: int) -> Any:
         num_key_value_heads=2,
         head_dim=32,
         max_position_embeddings=CONTEXT,
-        bos_token_id=library.token_to_id(PAD),
+        bos_token_id=library.token_to_id(START),
         eos_token_id=library.token_to_id(END),
-        pad_token_id=library.token_to_id(PAD),
+        pad_token_id=library.token_to_id(START),
         tie_word_embeddings=False,
     )
     config = LlavaConfig(
         vision_config=vision,
         text_config=text,
-        image_token_index=CONTROL_FROM + CONTROL.index(IMAGE),
+        image_token_index=IMAGE_ID,
         image_seq_length=TOKENS_A_PICTURE,
         vision_feature_layer=-1,
         tie_word_embeddings=False,
@@ -116,7 +122,11 @@ def _processor(library: Tokenizer) -> Any:
     from transformers import LlavaProcessor, PreTrainedTokenizerFast
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=library, eos_token=END, pad_token=PAD)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=library,
+        eos_token=END,
+        pad_token=START,
+    )
     return LlavaProcessor(
         image_processor=CLIPImageProcessorPil(
             size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE}

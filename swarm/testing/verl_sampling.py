@@ -109,6 +109,7 @@ class Driver:
                 logprobs=told.logprobs[first:],
                 advantage=1.0 if index % 2 else -1.0,
                 weight=1 / (len(requests) * len(told.token_ids)),
+                images=request.images,
             )
             rows.append(row)
         return rows

@@ -25,6 +25,10 @@ class UnreadablePicture(ValueError):
     """A picture that cannot be decoded, or that the model's processor does not take."""
 
 
+class PromptChanged(RuntimeError):
+    """The sampler read other tokens than it was sent."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """What one picture becomes."""
@@ -113,3 +117,31 @@ def expanded(row: TrainRow, token: int, readings: Sequence[Reading]) -> TrainRow
             raise ValueError(msg)
     spans = [Span(moved[s.start], moved[s.end - 1] + 1, s.temperature) for s in row.spans]
     return msgspec.structs.replace(row, ids=ids, spans=spans)
+
+
+def is_expanded(sent: Sequence[int], found: Sequence[int], token: int) -> bool:
+    """Whether ``found`` is ``sent`` with one or more tokens in place of each image token."""
+    parts: list[list[int]] = [[]]
+    for one in sent:
+        if one == token:
+            parts.append([])
+        else:
+            parts[-1].append(one)
+    first, *middle = parts
+    if len(parts) == 1 or list(found[: len(first)]) != first:
+        return list(found) == first
+    last, at = middle.pop(), len(first)
+    for part in middle:
+        at = _place(part, found, at + 1)
+        if at < 0:
+            return False
+        at += len(part)
+    return len(found) - len(last) > at and list(found[len(found) - len(last) :]) == last
+
+
+def _place(part: list[int], found: Sequence[int], begin: int) -> int:
+    """Where ``part`` is first found from ``begin`` on; -1 when nowhere."""
+    for at in range(begin, len(found) - len(part) + 1):
+        if not part or (found[at] == part[0] and list(found[at : at + len(part)]) == part):
+            return at
+    return -1

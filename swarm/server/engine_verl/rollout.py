@@ -32,7 +32,9 @@ SENDS = 4
 """How often one request is sent to replicas that die under it."""
 DEATHS = frozenset({"RayActorError", "EngineDeadError"})
 """What Ray says of a dead actor, and vLLM's server of its dead engine; by name, for neither is imported here."""
-REFUSALS = frozenset({"VLLMClientError", "VLLMValidationError", "UnreadablePicture"})
+REFUSALS = frozenset(
+    {"VLLMClientError", "VLLMValidationError", "UnreadablePicture", "PromptChanged"}
+)
 """What vLLM and our servers say to a request that they do not take, whatever becomes of it: by name too."""
 ResultT = TypeVar("ResultT")
 

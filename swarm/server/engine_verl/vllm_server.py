@@ -19,7 +19,13 @@ from vllm.inputs import TokensPrompt
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
 from swarm.server.engine_verl.leftovers import Process, descendants
-from swarm.server.engine_verl.pictures import UnreadablePicture, decoded_all
+from swarm.server.engine_verl.picture_reader import NAMES
+from swarm.server.engine_verl.pictures import (
+    PromptChanged,
+    UnreadablePicture,
+    decoded_all,
+    is_expanded,
+)
 from swarm.server.engine_verl.resend import BY_TOKEN, Piece
 
 EXTENSION = "swarm.server.engine_verl.vllm_extension.SwarmExtension"
@@ -67,14 +73,27 @@ class SwarmServer(vLLMHttpServer):
             yield {n: [] for n in BY_TOKEN} | {"finish": "abort", "stop_reason": None}
 
     async def _outputs(self, prompt: TokensPrompt, request: dict[str, Any]) -> AsyncIterator[Any]:
+        unread = bool(request["images"])
         try:
             async for output in self.engine.generate(prompt, _params(request), request["id"]):
+                if unread:
+                    await self._check_prompt(request, output)
+                    unread = False
                 yield output
         except ValueError as error:
             # vLLM's word for a picture that the model's processor does not take; it comes before any token.
             if not request["images"]:
                 raise
             raise UnreadablePicture(str(error)[-WORDS:]) from error
+
+    async def _check_prompt(self, request: dict[str, Any], output: Any) -> None:
+        """Where vLLM runs a model in transformers' code it reads a prompt with pictures as text: tokens may come back as others."""
+        config = self.model_config.hf_config
+        token = next(value for name in NAMES if (value := getattr(config, name, None)) is not None)
+        if not is_expanded(request["prompt"], output.prompt_token_ids, token):
+            await self.engine.abort(request["id"])
+            msg = "vLLM tokenised a prompt with pictures anew, and it became another one"
+            raise PromptChanged(msg)
 
     async def stop(self, request_id: str) -> None:
         """Abort in vLLM's scheduler; the stream of the request ends. Unknown ids are ignored."""

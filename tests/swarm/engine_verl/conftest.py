@@ -2,6 +2,7 @@
 
 import random
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +130,21 @@ class Bench:
 @pytest.fixture(scope="session")
 def make_bench():
     return Bench
+
+
+def _engine_of(server_pid):
+    """Pid and nonce of the engine child of a server process."""
+    tasks = Path(f"/proc/{server_pid}/task").iterdir()
+    children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+    (pid,) = [
+        p for p in children if b"engine_verl.child" in Path(f"/proc/{p}/cmdline").read_bytes()
+    ]
+    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    (nonce,) = [v.split(b"=")[1].decode() for v in variables if v.startswith(NONCE.encode())]
+    return pid, nonce
+
+
+@pytest.fixture(scope="session")
+def engine_of():
+    """``engine_of(server_pid)``: see ``_engine_of``."""
+    return _engine_of

@@ -56,25 +56,13 @@ def carriers(nonce):
     return found
 
 
-def engine_of(server_pid):
-    """Pid and nonce of the engine child of a server process."""
-    tasks = Path(f"/proc/{server_pid}/task").iterdir()
-    children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
-    (pid,) = [
-        p for p in children if b"engine_verl.child" in Path(f"/proc/{p}/cmdline").read_bytes()
-    ]
-    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    (nonce,) = [v.split(b"=")[1].decode() for v in variables if v.startswith(NONCE.encode())]
-    return pid, nonce
-
-
 @pytest.fixture(scope="module")
 def state(tmp_path_factory):
     return tmp_path_factory.mktemp("verl") / "state"
 
 
 @pytest.fixture(scope="module")
-def trained(state):
+def trained(state, engine_of):
     """Metrics of the first steps, and the server's nonce; the server is killed when the engine had died and come back."""
     server = start_server(state, "--engine", "verl", deadline_s=300)
     try:

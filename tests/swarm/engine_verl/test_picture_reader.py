@@ -1,6 +1,7 @@
 """The processor of a model's folder: the tiny vision model's, with transformers and Pillow only."""
 
 import json
+from types import MethodType
 
 import pytest
 
@@ -11,7 +12,8 @@ from swarm.server.model_files import resolve_model, text_config
 from swarm.server.ports import Span, TrainRow
 from swarm.testing.tiny_vision import (
     CONTEXT,
-    IMAGE,
+    IMAGE_ID,
+    LETTERS,
     TOKENS_A_PICTURE,
     make_tiny_vision,
     picture,
@@ -38,7 +40,7 @@ def processor(folder):
 
 @pytest.fixture
 def reader(processor):
-    return PictureReader(processor, processor.tokenizer.convert_tokens_to_ids(IMAGE))
+    return PictureReader(processor, IMAGE_ID)
 
 
 def row(key, ids, images):
@@ -85,6 +87,12 @@ def test_a_row_s_tensors_are_those_of_its_pictures_in_order(reader):
     assert reader.positions([1, 2, 3], []).tolist() == [0, 1, 2]
 
 
+def test_whatever_the_tiny_model_says_is_the_same_tokens_when_it_is_read_as_text(processor):
+    ids = [*range(IMAGE_ID + 1), *range(IMAGE_ID, -1, -3)]
+    assert processor.tokenizer(processor.tokenizer.decode(ids))["input_ids"] == ids
+    assert processor.tokenizer.decode(range(len(LETTERS))) == LETTERS
+
+
 def test_what_the_processor_refuses_is_an_unreadable_picture(processor, reader):
     class Narrow:
         """Takes no picture that is twice as wide as high."""
@@ -115,5 +123,47 @@ def test_a_text_model_has_no_reader_and_a_broken_processor_is_told(tmp_path):
 
 def test_lengths_are_read_of_the_text_half(folder):
     config = text_config(folder)
-    assert (config["max_position_embeddings"], config["image_token_index"]) == (CONTEXT, 259)
+    assert (config["max_position_embeddings"], config["image_token_index"]) == (CONTEXT, IMAGE_ID)
     assert text_config(resolve_model("builtin:tiny-calc"))["max_position_embeddings"] == 512
+
+
+class Turning:
+    """Qwen's way: a picture is a grid of 4 x 4 patches, merged into 2 x 2 tokens, and positions have three axes."""
+
+    def __init__(self, tokenizer):
+        from transformers.models.qwen2_5_vl import Qwen2_5_VLConfig, Qwen2_5_VLModel
+
+        self.tokenizer = tokenizer
+        self.config = Qwen2_5_VLConfig(image_token_id=IMAGE_ID)
+        self.get_rope_index = MethodType(Qwen2_5_VLModel.get_rope_index, self)
+        self.get_vision_position_ids = MethodType(Qwen2_5_VLModel.get_vision_position_ids, self)
+
+    def __call__(self, **_rest):
+        import torch
+
+        return {
+            "input_ids": torch.full((1, 4), IMAGE_ID),
+            "mm_token_type_ids": torch.ones(1, 4),
+            "pixel_values": torch.zeros(16, 12),
+            "image_grid_thw": torch.tensor([[1, 4, 4]]),
+        }
+
+
+def test_positions_of_a_model_that_turns_are_those_of_its_own_code_below_the_text_s(processor):
+    reader = PictureReader(Turning(processor.tokenizer), IMAGE_ID)
+    assert reader.turns
+    found = reader.read(picture("red"))
+    assert set(found.inputs) == {"pixel_values", "image_grid_thw"}
+    ids = [1, *found.ids, 2, 3]
+    assert reader.positions(ids, [found]).tolist() == [
+        [0, 1, 2, 3, 4, 5, 6],
+        [0, 1, 1, 1, 1, 3, 4],
+        [0, 1, 1, 2, 2, 3, 4],
+        [0, 1, 2, 1, 2, 3, 4],
+    ]
+    assert reader.positions([1, 2], []).tolist() == [[0, 1]] * 4
+    both = reader.inputs([found, found])
+    assert (both["pixel_values"].shape, both["image_grid_thw"].tolist()) == (
+        (32, 12),
+        [[1, 4, 4], [1, 4, 4]],
+    )

@@ -13,6 +13,7 @@ from swarm.server.engine_verl.pictures import (
     decoded,
     decoded_all,
     expanded,
+    is_expanded,
 )
 from swarm.server.ports import Span, TrainRow
 
@@ -144,3 +145,25 @@ def test_arrays_carry_the_pictures_of_every_row_of_those_cut_in_two_and_of_those
 def test_arrays_of_text_carry_none():
     rows = [one(images=[])]
     assert arrays_of(rows, readings=lambda _row: []).readings_R == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "found", "same"),
+    [
+        ([1, 2], [1, 2], True),
+        ([1, 2], [1, 3], False),
+        ([1, 2], [1, 2, 3], False),
+        ([1, IMAGE, 2], [1, 40, IMAGE, IMAGE, 2], True),
+        ([1, IMAGE, 2], [1, IMAGE, 2], True),
+        ([1, IMAGE, 2], [1, 2], False),
+        ([1, IMAGE, 2], [3, IMAGE, 2], False),
+        ([1, IMAGE, 2], [1, IMAGE, 3], False),
+        ([IMAGE, IMAGE], [IMAGE, IMAGE, IMAGE], True),
+        ([IMAGE, IMAGE], [IMAGE], False),
+        ([1, IMAGE, 2, 3, IMAGE, 4], [1, IMAGE, IMAGE, 2, 3, IMAGE, 4], True),
+        ([1, IMAGE, 2, 3, IMAGE, 4], [1, IMAGE, IMAGE, 2, 9, IMAGE, 4], False),
+        ([1, IMAGE, 2, 3, IMAGE, 4], [1, IMAGE, 2, 3, 4], False),
+    ],
+)
+def test_a_prompt_that_was_tokenised_anew_is_noticed(sent, found, same):
+    assert is_expanded(sent, found, IMAGE) == same

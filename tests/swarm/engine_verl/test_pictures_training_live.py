@@ -5,7 +5,7 @@ import pytest
 
 from swarm.protocol.config import TrainConfig, VerlConfig
 from swarm.server.ports import Span, TrainBatch, TrainRow
-from swarm.testing.tiny_vision import make_tiny_vision, picture
+from swarm.testing.tiny_vision import IMAGE_ID, make_tiny_vision, picture
 
 pytestmark = [
     pytest.mark.verl,
@@ -13,7 +13,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Ray's and verl's own, in this process
 ]
 
-IMAGE = 259
 ACTOR = "actor_rollout_ref.actor"
 BENCHES = {
     "one": {},
@@ -29,9 +28,9 @@ COLOURS = ["red"], [], ["blue", "red"], [], ["green"], [], ["blue"]
 
 def row_of(index, colours):
     """A question with the pictures in it, two answers at two temperatures, and an observation between."""
-    ids = [60, *(part for _ in colours for part in (IMAGE, 70 + index)), 61, 62]
+    ids = [10, *(part for _ in colours for part in (IMAGE_ID, 20 + index)), 11, 12]
     start = len(ids)
-    ids += [80 + index, 90, 63, 64, 91, 92]
+    ids += [30 + index, 40, 13, 14, 41, 42]
     return TrainRow(
         key=f"s0.g{index // 2}/{index % 2}/0",
         episode_id=f"e{index}",

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from swarm.server.constraints import Grammars
+from swarm.server.engine_verl.pictures import UnreadablePicture
 from swarm.server.engine_verl.rollout import Rollout
 from swarm.server.model_files import resolve_model
 from swarm.server.ports import GenerateRequest
@@ -193,6 +194,32 @@ async def test_a_request_that_the_sampler_refuses_ends_alone(bench_of, stream):
     await bench.until(2)
     assert (bench.finish("a"), bench.ids("b")) == ("abort", [7])
     assert (bench.deaths, bench.rollout.lost) == ([], "")
+
+
+async def test_a_picture_that_cannot_be_read_ends_its_own_request(bench_of):
+    class Blind(FakeServer):
+        async def _pieces(self, request):
+            if request["images"] == [b"broken"]:
+                raise UnreadablePicture("cannot be decoded")
+            async for piece in super()._pieces(request):
+                yield piece
+
+    bench = bench_of(Blind([7]))
+    bench.rollout.submit(ask("a", images=[b"broken"]))
+    bench.rollout.submit(ask("b", images=[b"whole"]))
+    await bench.until(2)
+    assert (bench.finish("a"), bench.ids("b")) == ("abort", [7])
+    assert bench.rollout.lost == ""
+
+
+async def test_a_stream_that_another_replica_takes_over_keeps_its_pictures(bench_of):
+    first, second = FakeServer([7, 8, 9], held=2), FakeServer([5, 6])
+    bench = bench_of(first, second)
+    bench.rollout.submit(ask("a", stream=True, images=[b"red"]))
+    await retry_until(lambda: first.asked, timeout_s=20)
+    first.kill()
+    await bench.until(1)
+    assert [server.asked[0]["images"] for server in (first, second)] == [[b"red"]] * 2
 
 
 async def test_an_abort_reaches_the_replica(bench_of):
