@@ -14,6 +14,9 @@ from typing import Any
 
 from swarm.protocol.errors import ConfigError
 
+IMAGE_TOKEN_NAMES = ("image_token_id", "image_token_index")
+"""What a model's config.json calls the token that stands for a picture."""
+
 BUILTIN_PREFIX = "builtin:"
 
 
@@ -48,9 +51,20 @@ def resolve_model(path: str) -> Path:
 
 
 def text_config(folder: Path) -> dict[str, Any]:
-    """Return a model's config.json; of a model that reads pictures with what it says of its text half (``text_config``) put on top."""
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    return {**config, **(config.get("text_config") or {})}
+    """Return a model's config.json, as ``with_text_half``."""
+    return with_text_half(json.loads((folder / "config.json").read_text("utf-8")))
+
+
+def with_text_half(config: dict[str, Any]) -> dict[str, Any]:
+    """A model that reads pictures says of its text half in ``text_config`` what others say at the top; that is put on top."""
+    half = config.get("text_config")
+    return {**config, **half} if isinstance(half, dict) else config
+
+
+def image_tokens(config: dict[str, Any]) -> list[int]:
+    """Return the ids that may stand for a picture, in the order of ``IMAGE_TOKEN_NAMES``."""
+    ids = (config.get(name) for name in IMAGE_TOKEN_NAMES)
+    return [token for token in ids if isinstance(token, int) and token >= 0]
 
 
 def _builtin(name: str) -> Path:

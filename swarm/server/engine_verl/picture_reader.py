@@ -24,11 +24,10 @@ from swarm.server.engine_verl.pictures import (
     decoded,
     expanded,
 )
+from swarm.server.model_files import image_tokens
 from swarm.server.ports import TrainRow
 
 PROCESSORS = ("processor_config.json", "preprocessor_config.json")
-NAMES = ("image_token_id", "image_token_index")
-"""What a model's config.json calls the token that stands for a picture."""
 OF_TOKENS = ("input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids")
 """What a processor returns a token, not a picture."""
 LARGEST = ((4096, 4096), (8192, 2048), (2048, 8192))
@@ -41,8 +40,7 @@ def reader_of(folder: Path) -> PictureReader | None:
     Raises:
         ConfigError: its processor cannot be loaded, or does not do what is needed of it.
     """
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    tokens = [config[name] for name in NAMES if isinstance(config.get(name), int)]
+    tokens = image_tokens(json.loads((folder / "config.json").read_text("utf-8")))
     if not tokens or not any((folder / name).is_file() for name in PROCESSORS):
         return None
     try:

@@ -48,8 +48,8 @@ class Part:
 class Trainer:
     """Applies batches to the weights of a worker group, in place; ``group`` is a group of ``SwarmWorker``.
 
-    Rows are padded to a multiple of ``multiple``. ``reader`` is that of a model that reads pictures. Their advantages are their own, unless an estimator of verl's or a critic
-    gives others.
+    Rows are padded to a multiple of ``multiple``. Their advantages are their own, unless an estimator of verl's or a critic
+    gives others. ``reader`` is that of a model that reads pictures.
     """
 
     def __init__(

@@ -19,7 +19,6 @@ from vllm.inputs import TokensPrompt
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
 from swarm.server.engine_verl.leftovers import Process, descendants
-from swarm.server.engine_verl.picture_reader import NAMES
 from swarm.server.engine_verl.pictures import (
     PromptChanged,
     UnreadablePicture,
@@ -27,6 +26,7 @@ from swarm.server.engine_verl.pictures import (
     is_expanded,
 )
 from swarm.server.engine_verl.resend import BY_TOKEN, Piece
+from swarm.server.model_files import IMAGE_TOKEN_NAMES, image_tokens
 
 EXTENSION = "swarm.server.engine_verl.vllm_extension.SwarmExtension"
 LOOK_S = 0.5
@@ -89,7 +89,7 @@ class SwarmServer(vLLMHttpServer):
     async def _check_prompt(self, request: dict[str, Any], output: Any) -> None:
         """Where vLLM runs a model in transformers' code it reads a prompt with pictures as text: tokens may come back as others."""
         config = self.model_config.hf_config
-        token = next(value for name in NAMES if (value := getattr(config, name, None)) is not None)
+        token = image_tokens({name: getattr(config, name, None) for name in IMAGE_TOKEN_NAMES})[0]
         if not is_expanded(request["prompt"], output.prompt_token_ids, token):
             await self.engine.abort(request["id"])
             msg = "vLLM tokenised a prompt with pictures anew, and it became another one"

@@ -87,7 +87,9 @@ def build_rows(
     is new from the later prompt (timeline merging). This needs ``token_bytes`` to find where the new part begins; a
     prompt whose text does not extend the earlier text, or continues it inside a token, stays a row of its own.
 
-    ``image_token``: stands for a picture in prompts, None = the model reads text only; where one was sampled, the row ends before it. Calls are taken in order of commitment. ``fates``: which calls train, one a call; None = as ``call_fate`` says. Returns no
+    ``image_token``: stands for a picture in prompts, None = the model reads text only; where one was sampled, the row ends before it.
+
+    Calls are taken in order of commitment. ``fates``: which calls train, one a call; None = as ``call_fate`` says. Returns no
     rows when nothing trains; calls that do not train are context only.
     """
     if fates is None:

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from swarm.protocol.errors import ConfigError, RequestError
 from swarm.server.constraints import Grammars
+from swarm.server.model_files import image_tokens, with_text_half
 from swarm.server.pictures.parts import for_template
 from swarm.server.tracking.byte_decoder import ByteDecoder
 from swarm.server.tracking.guard import MARK, SpecialGuard
@@ -91,7 +92,7 @@ class ChatTokenizer:
             ConfigError: a file is missing or cannot be parsed; no chat template; no end-of-sequence id.
         """
         folder = Path(path)
-        config = _with_text_half(_read_json(folder / "config.json", required=True))
+        config = with_text_half(_read_json(folder / "config.json", required=True))
         settings = _read_json(folder / "tokenizer_config.json")
         generation = _read_json(folder / "generation_config.json")
         try:
@@ -269,19 +270,10 @@ def _read_json(path: Path, *, required: bool = False) -> dict[str, Any]:
         raise ConfigError(f"{str(path)!r} cannot be read: {err}", hint=_HINT) from err
 
 
-def _with_text_half(config: dict[str, Any]) -> dict[str, Any]:
-    """A model that reads pictures says of its text half in ``text_config`` what others say at the top."""
-    half = config.get("text_config")
-    return {**config, **half} if isinstance(half, dict) else config
-
-
 def _image_token(tokenizer: Tokenizer, config: dict[str, Any]) -> int | None:
-    """The id that stands for a picture, as Hugging Face's configurations name it; None when there is none."""
-    for name in ("image_token_id", "image_token_index"):
-        token = config.get(name)
-        if isinstance(token, int) and token >= 0 and tokenizer.id_to_token(token) is not None:
-            return token
-    return None
+    """The id that stands for a picture; None when the tokenizer knows none."""
+    known = (token for token in image_tokens(config) if tokenizer.id_to_token(token) is not None)
+    return next(known, None)
 
 
 def _shows_plain_text(template: ChatTemplate) -> bool:
